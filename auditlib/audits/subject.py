@@ -1,0 +1,98 @@
+"""Where the two wings meet: a snapshot of sessions and a decoder become the subject of an audit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import torch
+
+from auditlib.audits.base import Subject
+from auditlib.decoders.protocol import Decoder
+from auditlib.decoders.revision import Revision
+from auditlib.decoding.policies import Policy
+from auditlib.errors import DecoderError, EventMapError, PrefixgateError
+from auditlib.progress import Progress, silent
+from auditlib.sessions.split import leakage
+from auditlib.sessions.store import SessionStore, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """How a revision's decoder is to be loaded."""
+
+    device: str = "cpu"
+    dtype: torch.dtype = torch.float32
+    allow_code: bool = False
+
+
+def load_decoder(revision: Revision, loading: Loading, dtype: torch.dtype | None = None) -> Decoder:
+    """Decoder of `revision`; DecoderError when its adapter or its own code fails.
+
+    Errors raised on purpose pass through: they already say what, where and what now.
+    """
+    wanted = loading.dtype if dtype is None else dtype
+    try:
+        return revision.decoder(device=loading.device, dtype=wanted, allow_code=loading.allow_code)
+    except PrefixgateError:
+        raise
+    except Exception as problem:  # the code of a stranger's adapter may raise anything
+        raise DecoderError(f"{revision.folder}: the adapter raised {type(problem).__name__}: {problem}") from problem
+
+
+def build_subject(
+    store: SessionStore,
+    snapshot: Snapshot,
+    revision: Revision,
+    policy: Policy,
+    loading: Loading,
+    *,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Subject:
+    """Subject of the audits; raises DecoderError or EventMapError when revision and sessions do not fit each other."""
+    decoder = load_decoder(revision, loading)
+    held_out = tuple(store.sessions(snapshot, "held-out"))
+    subject = Subject(
+        name=revision.manifest.name,
+        revision=revision.digest,
+        decoder=decoder,
+        load=lambda dtype: load_decoder(revision, loading, dtype),
+        event_map=revision.event_map,
+        order=revision.event_order.compile(revision.event_map),
+        held_out=held_out,
+        leakage=leakage(store, snapshot),
+        settings=policy.settings,
+        max_new_events=policy.max_new_events,
+        dtype=loading.dtype,
+        device=loading.device,
+        seed=seed,
+        training_record=_training_record(revision),
+        progress=progress,
+    )
+    _refuse_misfits(subject)
+    return subject
+
+
+def _refuse_misfits(subject: Subject) -> None:
+    """Raise when the decoder cannot hold the event map or the longest held-out session."""
+    subject.event_map.check_size(subject.decoder.vocabulary_size)
+    names = {name for session in subject.held_out for name in session.events}
+    subject.event_map.encode(sorted(names))
+    if not subject.held_out:
+        raise EventMapError("the snapshot holds no held-out session; split with a larger --held-out")
+    longest = max(subject.held_out, key=lambda session: len(session.events))
+    needed = len(longest.events) + 1  # with the start token; the end is predicted, never read
+    if needed > subject.decoder.context_length:
+        raise DecoderError(
+            f"the context length of {subject.decoder.context_length} events is shorter than held-out session "
+            f"{longest.session_id!r} needs ({needed} with the start token); audit a revision with a longer context"
+        )
+
+
+def _training_record(revision: Revision) -> dict[str, object] | None:
+    """What the revision says of its own training, when it says anything."""
+    if "training.json" not in revision.manifest.files:
+        return None
+    record = json.loads((revision.folder / "training.json").read_text(encoding="utf-8"))
+    return record if isinstance(record, dict) else None

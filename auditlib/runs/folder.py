@@ -1,0 +1,163 @@
+"""Run folders: what was measured and judged, written once, whole or not at all, and never changed.
+
+Layout: `manifest.json` (inputs, device, versions, seeds, digest of every other file), `report.json` (contract 2),
+`policy.json`, and one Parquet file a table under `tables/`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from auditlib.errors import IntegrityError, RunError
+from auditlib.files import sha256_of, whole_folder
+
+_CHECKS = "checks"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run. `manifest` and `report` are read and checked at once, tables when asked for."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    report: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """Name of the run, which is also its folder's."""
+        return self.folder.name
+
+    @property
+    def revision(self) -> str:
+        """Digest of the audited revision."""
+        return str(self.manifest["revision"]["digest"])
+
+    @property
+    def approved(self) -> bool:
+        """Whether nothing failed and nothing was left unmeasured."""
+        return bool(self.report["audits"]) and not self.report["failures"] and not self.report["not_measured"]
+
+    def table(self, audit: str, name: str) -> pd.DataFrame:
+        """Observations of one audit; an empty frame when the audit left no such table."""
+        file = _table_file(audit, name)
+        if file not in self.manifest["files"]:
+            return pd.DataFrame()
+        return pd.read_parquet(self.folder / file)
+
+    @cached_property
+    def checks(self) -> pd.DataFrame:
+        """One row a check: audit, name, value, limit, unit, count, status."""
+        rows = [
+            {"audit": audit, **check} for audit, result in self.report["audits"].items() for check in result["checks"]
+        ]
+        return pd.DataFrame(rows, columns=["audit", "name", "value", "limit", "unit", "count", "status", "failure"])
+
+    def verify(self) -> None:
+        """Raise IntegrityError when a file of the run is missing, added or altered."""
+        _verify_files(self.folder, self.manifest["files"])
+
+
+def write_run(
+    root: Path,
+    run_id: str,
+    *,
+    manifest: Mapping[str, Any],
+    report: Mapping[str, Any],
+    tables: Mapping[tuple[str, str], pd.DataFrame],
+    policy: bytes,
+) -> Run:
+    """Write a run under `root`; it appears only when it is whole. Raises FileExistsError for a taken id."""
+    with whole_folder(root / run_id) as aside:
+        (aside / "report.json").write_bytes(_json_bytes(report))
+        (aside / "policy.json").write_bytes(policy)
+        (aside / "tables").mkdir()
+        for (audit, name), table in tables.items():
+            table.to_parquet(aside / _table_file(audit, name), index=False)
+        _checks_table(run_id, manifest, report).to_parquet(aside / "tables" / f"{_CHECKS}.parquet", index=False)
+        files = {str(p.relative_to(aside)): sha256_of(p) for p in sorted(aside.rglob("*")) if p.is_file()}
+        (aside / "manifest.json").write_bytes(_json_bytes({**manifest, "files": files}))
+    return open_run(root / run_id)
+
+
+def open_run(folder: Path) -> Run:
+    """A finished run; RunError when the folder is none, IntegrityError when its report was altered."""
+    manifest_file = folder / "manifest.json"
+    if not manifest_file.is_file():
+        raise RunError(f"{folder} is not a finished run: it has no manifest.json; audit again")
+    try:
+        manifest = json.loads(manifest_file.read_bytes())
+        report_bytes = (folder / "report.json").read_bytes()
+        report = json.loads(report_bytes)
+        files, revision = manifest["files"], manifest["revision"]["digest"]
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise RunError(f"{folder}: the run cannot be read ({type(problem).__name__}: {problem}); audit again") from problem
+    _verify_files(folder, {"report.json": files["report.json"]}, only_listed=True)
+    if report.get("run") != folder.name or report.get("revision") != revision:
+        raise IntegrityError(f"{folder}: report and manifest do not belong to this run; audit again")
+    return Run(folder, manifest, report)
+
+
+def list_runs(root: Path) -> tuple[Run, ...]:
+    """Finished runs under `root`, newest first. Folders still being written, or left by a killed run, are passed over."""
+    if not root.is_dir():
+        return ()
+    folders = (p for p in root.iterdir() if p.is_dir() and not p.name.startswith(".") and (p / "manifest.json").is_file())
+    return tuple(sorted((open_run(p) for p in folders), key=lambda run: (run.manifest["created"], run.id), reverse=True))
+
+
+def checks_of_all_runs(root: Path) -> pd.DataFrame:
+    """Every check of every finished run under `root`, oldest first: what a trend over revisions is drawn from."""
+    pattern = root / "*" / "tables" / f"{_CHECKS}.parquet"
+    if not any(root.glob(f"*/tables/{_CHECKS}.parquet")):
+        return pd.DataFrame()
+    with duckdb.connect(":memory:") as connection:
+        query = "select * from read_parquet(?, union_by_name => true) order by created, run, audit, name"
+        return connection.execute(query, [str(pattern)]).df()
+
+
+def _checks_table(run_id: str, manifest: Mapping[str, Any], report: Mapping[str, Any]) -> pd.DataFrame:
+    """The run's checks as one flat table, with what identifies the run in each row."""
+    common = {
+        "run": run_id,
+        "created": manifest["created"],
+        "revision": manifest["revision"]["digest"],
+        "revision_name": manifest["revision"]["name"],
+        "snapshot": manifest["snapshot"]["digest"],
+    }
+    columns = {"name": "string", "value": "float64", "limit": "float64", "unit": "string", "count": "int64", "status": "string"}
+    rows = [
+        {**common, "audit": audit, **{column: check[column] for column in columns}}
+        for audit, result in report["audits"].items()
+        for check in result["checks"]
+    ]
+    return pd.DataFrame(rows, columns=[*common, "audit", *columns]).astype(columns)
+
+
+def _verify_files(folder: Path, files: Mapping[str, str], *, only_listed: bool = False) -> None:
+    """Compare every listed file with its digest and, unless told otherwise, refuse files that are not listed."""
+    for name, digest in files.items():
+        path = folder / name
+        if path.is_symlink() or not path.is_file() or sha256_of(path) != digest:
+            raise IntegrityError(f"{path} is missing or differs from what the run's manifest recorded; audit again")
+    present = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - {"manifest.json"}
+    extra = sorted(present - set(files))
+    if extra and not only_listed:
+        raise IntegrityError(f"{folder} holds files that the run did not write: {', '.join(extra)}; remove them")
+
+
+def _table_file(audit: str, name: str) -> str:
+    """Path of a table inside its run folder."""
+    return f"tables/{audit.replace(' ', '_')}.{name.replace(' ', '_')}.parquet"
+
+
+def _json_bytes(document: Mapping[str, Any]) -> bytes:
+    """Readable JSON without NaN, which JSON does not know."""
+    return (json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
