@@ -1,0 +1,88 @@
+"""Verbs on runs: audit, report."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from auditlib.audits.device import NAMES_OF_DTYPES
+from auditlib.cli.output import ProgressLine, add_json_option, emit, say
+from auditlib.files import write_whole
+from auditlib.runs.execute import AuditRequest, run_audits
+from auditlib.runs.folder import Run, open_run
+from auditlib.views.junit import to_junit
+from auditlib.views.markdown import to_markdown
+from auditlib.views.report import to_html
+from auditlib.views.summary import headline
+
+REFUSED = 1
+
+
+def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `audit` and `report`."""
+    audit = verbs.add_parser("audit", help="measure and judge a revision on the held-out sessions of a store")
+    audit.add_argument("--store", type=Path, required=True, help="session store (a DuckDB file)")
+    audit.add_argument("--revision", type=Path, required=True, metavar="FOLDER", help="revision folder")
+    audit.add_argument("--snapshot", metavar="DIGEST", help="frozen snapshot to audit on (default: the latest)")
+    audit.add_argument("--audits", metavar="A,B", help="names, separated by commas (default: all)")
+    audit.add_argument("--policy", type=Path, metavar="FILE", help="decoding settings and limits (default: built in)")
+    audit.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go")
+    audit.add_argument("--device", default="cpu")
+    audit.add_argument("--dtype", default="float32", choices=sorted(NAMES_OF_DTYPES))
+    audit.add_argument("--seed", type=int, default=0)
+    audit.add_argument("--engine", default="local", choices=["local"])
+    audit.add_argument("--allow-code", action="store_true", help="run the code that a revision names (package.module:factory)")
+    audit.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit XML report there")
+    audit.add_argument("--markdown", type=Path, metavar="FILE", help="write a Markdown summary there")
+    add_json_option(audit)
+    audit.set_defaults(run=_audit)
+    report = verbs.add_parser("report", help="one self-contained HTML file of a run")
+    report.add_argument("--run", type=Path, required=True, metavar="R", dest="run_folder", help="run folder")
+    report.add_argument("--out", type=Path, required=True, metavar="FILE")
+    add_json_option(report)
+    report.set_defaults(run=_report)
+
+
+def _audit(options: argparse.Namespace) -> int:
+    """Run the audits; every kind of evidence is written before the exit code is decided."""
+    names = None if options.audits is None else tuple(name.strip() for name in options.audits.split(",") if name.strip())
+    request = AuditRequest(
+        store=options.store,
+        revision=options.revision,
+        runs=options.runs,
+        audits=names,
+        policy=options.policy,
+        snapshot=options.snapshot,
+        device=options.device,
+        dtype=options.dtype,
+        allow_code=options.allow_code,
+        seed=options.seed,
+    )
+    progress = ProgressLine()
+    try:
+        run = run_audits(request, progress)
+    finally:
+        progress.close()
+    _write_evidence(options, run)
+    say(options, f"{to_markdown(run.report)}\nrun: {run.folder}\n{headline(run.report)}")
+    return 0 if run.approved else REFUSED
+
+
+def _write_evidence(options: argparse.Namespace, run: Run) -> None:
+    """JSON, JUnit and Markdown, where asked for."""
+    emit(options, run.report)
+    if options.junit is not None:
+        write_whole(options.junit, to_junit(run.report))
+    if options.markdown is not None:
+        write_whole(options.markdown, to_markdown(run.report).encode())
+
+
+def _report(options: argparse.Namespace) -> int:
+    """Write the HTML report of a run."""
+    run = open_run(options.run_folder)
+    run.verify()
+    content = to_html(run).encode()
+    write_whole(options.out, content)
+    say(options, f"{options.out}: {len(content) / 1e6:.1f} MB")
+    emit(options, {"format": 1, "run": run.id, "out": str(options.out), "bytes": len(content)})
+    return 0

@@ -1,0 +1,79 @@
+"""Verbs on verdicts: keys, sign, verify."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+
+from auditlib.cli.output import add_json_option, emit, say
+from auditlib.errors import InputError
+from auditlib.release.signing import new_key
+from auditlib.release.verdict import sign_run, verify_verdict
+from auditlib.runs.folder import open_run
+
+SAYS_NO = 1
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `keys new`, `sign` and `verify`."""
+    keys = verbs.add_parser("keys", help="make a reviewer's key").add_subparsers(dest="action", required=True)
+    new = keys.add_parser("new", help="a new encrypted signing key, and its public half in a trust file")
+    new.add_argument("--out", type=Path, required=True, metavar="K.pem")
+    new.add_argument("--person", required=True, metavar="NAME")
+    new.add_argument("--trust", type=Path, metavar="trust.json", help="trust file to add the public key to")
+    _add_passphrase(new)
+    new.set_defaults(run=_new_key)
+    sign = verbs.add_parser("sign", help="sign the verdict of a run")
+    sign.add_argument("--run", type=Path, required=True, metavar="R", dest="run_folder")
+    sign.add_argument("--key", type=Path, required=True, metavar="K.pem")
+    sign.add_argument("--out", type=Path, required=True, metavar="verdict.dsse.json")
+    sign.add_argument("--append", action="store_true", help="add a reviewer's signature to an existing file")
+    sign.add_argument("--decision", choices=["approve", "refuse"], help="the reviewer's decision (default: what the gate says)")
+    sign.add_argument("--comment", default="", help="the reviewer's comment, signed with the rest")
+    sign.add_argument("--previous", type=Path, metavar="FILE", help="the verdict that this one follows")
+    _add_passphrase(sign)
+    sign.set_defaults(run=_sign)
+    verify = verbs.add_parser("verify", help="verify a verdict against a trust file")
+    verify.add_argument("verdict", type=Path, metavar="verdict.dsse.json")
+    verify.add_argument("--trust", type=Path, required=True, metavar="trust.json")
+    verify.add_argument("--artifact", type=Path, metavar="FOLDER", help="packaged artifact that the verdict must name")
+    verify.add_argument("--revision", type=Path, metavar="FOLDER", help="revision that the verdict must name")
+    verify.add_argument("--previous", type=Path, metavar="FILE", help="the verdict that this one must follow")
+    verify.add_argument("--max-age", metavar="30d", help="refuse a verdict older than this (s, m, h, d, w)")
+    add_json_option(verify)
+    verify.set_defaults(run=_verify)
+
+
+def max_age(text: str | None) -> timedelta | None:
+    """A span such as 30d or 12h; InputError for anything else."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,6})([smhdw])", text)
+    if match is None:
+        raise InputError(f"--max-age {text!r} is no span of time; write a number and s, m, h, d or w, such as 30d")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def _add_passphrase(parser: argparse.ArgumentParser) -> None:
+    """Options of a verb that opens a key."""
+    parser.add_argument("--passphrase-env", metavar="VAR", help="environment variable that holds the passphrase")
+    add_json_option(parser)
+
+
+def _passphrase(options: argparse.Namespace, *, new: bool = False) -> bytes:
+    """The key's passphrase from the named variable, else asked for on the terminal."""
+    if options.passphrase_env is not None:
+        text = os.environ.get(options.passphrase_env)
+        if not text:
+            raise InputError(f"--passphrase-env: the variable {options.passphrase_env} is not set or empty")
+        return text.encode()
+    first = getpass.getpass("passphrase: ")
+    if new and getpass.getpass("once more: ") != first:
+        raise InputError("the two passphrases differ; nothing was written")
+    return first.encode()

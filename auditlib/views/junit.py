@@ -1,0 +1,50 @@
+"""A run as JUnit XML, which continuous integration servers show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from auditlib.views.summary import sentence
+
+
+def to_junit(report: Mapping[str, Any]) -> bytes:
+    """One test suite an audit, one test case a check; a check that was not measured is an error, never a pass."""
+    root = Element("testsuites", name=_clean(f"prefixgate {report['revision_name']}"))
+    for audit, result in report["audits"].items():
+        suite = SubElement(root, "testsuite", name=audit, time=str(result.get("seconds", 0.0)))
+        for check in result["checks"]:
+            _case(suite, audit, check)
+        if not result["checks"]:
+            _problem(suite, audit, result)
+        _count(suite)
+    _count(root)
+    return tostring(root, encoding="utf-8", xml_declaration=True)
+
+
+def _case(suite: Element, audit: str, check: Mapping[str, Any]) -> None:
+    """One check as a test case."""
+    case = SubElement(suite, "testcase", classname=audit, name=_clean(check["name"]))
+    if check["status"] == "failed":
+        SubElement(case, "failure", message=_clean(sentence(audit, check)), type=_clean(str(check.get("failure"))))
+    elif check["status"] != "passed":
+        SubElement(case, "error", message=_clean(str(check.get("reason") or "not measured")), type="not measured")
+
+
+def _problem(suite: Element, audit: str, result: Mapping[str, Any]) -> None:
+    """An audit without any check as one errored case."""
+    case = SubElement(suite, "testcase", classname=audit, name=audit)
+    SubElement(case, "error", message=_clean(str(result.get("problem") or "not measured")), type="not measured")
+
+
+def _count(element: Element) -> None:
+    """Fill in the totals that readers of the format expect."""
+    element.set("tests", str(len(element.findall(".//testcase"))))
+    element.set("failures", str(len(element.findall(".//failure"))))
+    element.set("errors", str(len(element.findall(".//error"))))
+
+
+def _clean(text: str) -> str:
+    """Text without the control characters that XML 1.0 does not allow."""
+    return "".join(c if c in "\t\n" or (ord(c) >= 0x20 and not 0xD800 <= ord(c) <= 0xDFFF and c not in "￾￿") else "�" for c in text)

@@ -1,0 +1,50 @@
+"""The one sentence that says what became of a release, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def headline(report: Mapping[str, Any]) -> str:
+    """`approved`, or why not: the failures, the first failed check with its figures, and what was not measured."""
+    failures, missing = report["failures"], report["not_measured"]
+    if not failures and not missing:
+        return f"approved: {_count(report)} checks within their limits"
+    parts = []
+    if failures:
+        parts.append(f"refused for {', '.join(failures)}")
+        worst = first_failed(report)
+        if worst is not None:
+            parts.append(sentence(*worst))
+    if missing:
+        parts.append(f"not measured: {', '.join(missing)}")
+    return "; ".join(parts) if failures else f"not approved; {parts[0]}"
+
+
+def first_failed(report: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """Audit and check of the first failure in the order in which failures are listed; None when nothing failed."""
+    failed = [
+        (audit, check)
+        for audit, result in report["audits"].items()
+        for check in result["checks"]
+        if check["status"] == "failed" and check.get("failure") in report["failures"]
+    ]
+    if not failed:
+        return None
+    return min(failed, key=lambda pair: report["failures"].index(pair[1]["failure"]))
+
+
+def sentence(audit: str, check: Mapping[str, Any]) -> str:
+    """A failed check in words."""
+    if check["value"] is None:
+        return f"{audit}, {check['name']}: {check.get('reason') or 'no finite value'}"
+    return (
+        f"{audit}, {check['name']}: {check['value']:.3g} {check['unit']} where at most "
+        f"{check['limit']:.3g} is allowed ({check['count']} observations)"
+    )
+
+
+def _count(report: Mapping[str, Any]) -> int:
+    """Checks that passed."""
+    return sum(check["status"] == "passed" for result in report["audits"].values() for check in result["checks"])
