@@ -15,8 +15,6 @@ from auditlib.sessions.importers import import_log
 from auditlib.sessions.split import leakage, split
 from auditlib.sessions.store import SessionStore
 
-BREAKS_RULES = 1
-
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `import`, `split` and `rules`."""
@@ -151,4 +149,4 @@ def _check(options: argparse.Namespace) -> int:
     rows += [(b["session"], str(b["position"]), b["event"], ", ".join(b["rules"])) for b in broken[: options.show]]
     say(options, f"{len(broken)} of {total} held-out sessions break a rule" + (f"\n{table(rows)}" if broken else ""))
     emit(options, {"format": 1, "snapshot": snapshot.digest, "sessions": total, "broken": broken})
-    return BREAKS_RULES if broken else 0
+    return 0  # a list to read, not a gate: the event grammar is judged by `audit`
