@@ -29,8 +29,8 @@ class Setting:
     """One way to choose the next event.
 
     `width` is the number of hypotheses a prefix: beams when `kind` is "beam", independent samples when "sampled".
-    `top_k` 0 and `top_p` 1 switch these filters off; they apply in the order temperature, top-k, top-p. `length_penalty`
-    a ranks hypotheses by score / (new events, end included) ** a. PolicyError where a number makes no sense.
+    `top_k` 0 and `top_p` 1 switch these filters off; they apply in the order temperature, top-k, top-p. Hypotheses are
+    ranked by score / (new events, end included) ** `length_penalty`. PolicyError where a number makes no sense.
     """
 
     name: str
