@@ -29,6 +29,10 @@ from auditlib.release.limits import limits_from
 from auditlib.runs.folder import Run, write_run
 from auditlib.sessions.store import SessionStore, Snapshot
 
+# What a measured tolerance may reach, in logits, before a policy file says otherwise: a device whose rounding is worse
+# than this cannot certify by value. bfloat16 keeps 8 bits, so logits near 10 move by several hundredths.
+_LARGEST_TOLERANCE = {"float64": 1e-6, "float32": 1e-3, "bfloat16": 0.5}
+
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
@@ -78,7 +82,7 @@ def run_audits(request: AuditRequest, progress: Progress = silent) -> Run:
         store.verify(inputs.snapshot)  # the sessions that were measured are still the ones that are named
     if open_revision(request.revision).digest != inputs.revision.digest:
         raise IntegrityError(f"{request.revision} was changed while it was audited; nothing was written, audit again")
-    judgement = _judge(inputs.policy, results)
+    judgement = _judge(inputs.policy, request.dtype, results)
     return _write(request, inputs, results, judgement)
 
 
@@ -101,16 +105,16 @@ def _measure(request: AuditRequest, store: SessionStore, inputs: _Inputs, progre
     return run_battery(inputs.audits, subject)
 
 
-def _judge(policy: Policy, results: Sequence[AuditResult]) -> Judgement:
+def _judge(policy: Policy, dtype: str, results: Sequence[AuditResult]) -> Judgement:
     """What the gate says of these results under the policy's limits."""
     measured = {
         r.audit: Measured(r.findings.measurements, dict(r.findings.not_applicable), r.problem) for r in results
     }
     return judge(
         measured,
-        settings=[setting.name for setting in policy.settings],
-        comparisons=[_twin(setting).name for setting in policy.settings],
-        limits=limits_from(policy.limits),
+        settings={setting.name: setting.kind for setting in policy.settings},
+        comparisons={_twin(setting).name: setting.kind for setting in policy.settings},
+        limits=limits_from({"largest_tolerance": _LARGEST_TOLERANCE[dtype], **policy.limits}),
         fallback=policy.fallback,
     )
 
