@@ -27,7 +27,7 @@ class ToyDecoder:
     """Contract 1 over a plain function from a row of events to the logits after it.
 
     Padding-proof, uneven rows, exact refusal beyond the context, refusal of a spent cache; both paths call the same
-    function, so they agree bit by bit. Overwrite `next_logits` (the model), `prefill`, `extend` or `reorder` to break it.
+    function, so they agree bit by bit. Overwrite `next_logits`, `prefill`, `extend` or `reorder` to break it.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ToyDecoder:
         self._remembered = lru_cache(maxsize=100_000)(lambda row: torch.tensor(self.next_logits(row), dtype=dtype))
 
     def next_logits(self, row: Row) -> Sequence[float]:
-        """Logits after a row: a fixed function of every event and its place, within ±3; the end (id 2) grows likelier."""
+        """Logits after a row, about ±3: a fixed function of every event and place; the end (id 2) grows likelier."""
         if self._logits is not None:
             return self._logits(row)
         state = self.seed + 1
@@ -98,4 +98,4 @@ class ToyDecoder:
 
     def _check_length(self, row: Row) -> None:
         if len(row) > self.context_length:
-            raise ContextExceededError(f"{len(row)} events exceed the context length {self.context_length}; shorten them")
+            raise ContextExceededError(f"{len(row)} events exceed the context of {self.context_length}; shorten them")
