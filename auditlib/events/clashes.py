@@ -1,0 +1,140 @@
+"""Which rules contradict each other, and a session that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+
+from auditlib.errors import OrderError
+from auditlib.events.machine import DEAD, OUT_OF_REACH, Flags, Machine, to_machine, ways_out
+from auditlib.events.product import Product, TooManyStatesError, product
+from auditlib.events.templates import TEMPLATES, Letter
+
+_MOST_CELLS = 250_000
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Rules that contradict each other: `machines` by number, fewest first looked for in pairs.
+
+    `event`: the domain column that they make impossible together, or None when no session satisfies them at all.
+    `witness`: columns of a shortest session that keeps all of them but the last, and, where an event is at stake, has
+    it. `breaks_at`: place in the witness at which the last rule breaks; its length when it breaks at the end.
+    """
+
+    machines: tuple[int, ...]
+    event: int | None
+    witness: tuple[int, ...]
+    breaks_at: int
+
+
+class OrderClashError(OrderError):
+    """Rules that contradict each other: `rules` by name, `witness` as event names."""
+
+    def __init__(self, message: str, rules: tuple[str, ...], witness: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.rules = rules
+        self.witness = witness
+
+
+def find_clash(machines: Sequence[Machine], whole: Product) -> Clash | None:
+    """First contradiction among machines whose product is `whole`, or None.
+
+    A clash is a set of rules under which no session can end, or which together make an event impossible that each
+    alone allows.
+    """
+    if whole.empty:
+        return _explain(machines, machines, None)
+    for event in np.flatnonzero((whole.step == DEAD).all(axis=0)):
+        needs = [_requiring(machine, int(event)) for machine in machines]
+        if not any(need is None for need in needs):  # one rule alone may well forbid an event: that is its meaning
+            return _explain(machines, [need for need in needs if need is not None], int(event))
+    return None
+
+
+def smallest_clash(machines: Sequence[Machine], starts: Sequence[int]) -> tuple[int, ...]:
+    """Numbers of machines that from these states have no way to the end together: a pair, else no more than needed.
+
+    All machines together must have none.
+    """
+    for one, other in combinations(range(len(machines)), 2):
+        if not _ways_of_both(machines[one], machines[other])[starts[one], starts[other]]:
+            return one, other
+    return _drop_needless(machines, starts)
+
+
+def _drop_needless(machines: Sequence[Machine], starts: Sequence[int]) -> tuple[int, ...]:
+    kept = tuple(range(len(machines)))
+    for number in range(len(machines)):
+        fewer = tuple(other for other in kept if other != number)
+        if _no_way([machines[n] for n in fewer], [starts[n] for n in fewer]):
+            kept = fewer
+    return kept
+
+
+def _no_way(machines: Sequence[Machine], starts: Sequence[int]) -> bool:
+    if not machines:
+        return False
+    try:
+        return product(machines, machines[0].step.shape[1], starts=starts).empty
+    except TooManyStatesError:
+        return False  # not shown to clash, so the rule left out stays among the accused
+
+
+@lru_cache(maxsize=4096)
+def _ways_of_both(one: Machine, other: Machine) -> Flags:
+    """Whether two machines have a way to the end together, from each pair of their states [S, S']."""
+    sizes = len(one.accepts), len(other.accepts)
+    if sizes[0] * sizes[1] * one.step.shape[1] > _MOST_CELLS:
+        return np.ones(sizes, dtype=np.bool_)  # too large for a table: left to the search without pairs
+    first, then = one.step[:, None, :], other.step[None, :, :]
+    step = np.where((first == DEAD) | (then == DEAD), DEAD, first * sizes[1] + then)  # [S, S', E]
+    accepts = one.accepts[:, None] & other.accepts[None, :]
+    distance = ways_out(step.reshape(sizes[0] * sizes[1], -1).astype(np.int32), accepts.reshape(-1))
+    return (distance < OUT_OF_REACH).reshape(sizes)
+
+
+def _requiring(machine: Machine, event: int) -> Machine | None:
+    """The machine narrowed to sessions that have the event; None when it allows none of them."""
+    letters = [Letter(column == event, False, False) for column in range(machine.step.shape[1])]
+    need = to_machine("need", TEMPLATES["existence"].shape(1), letters)
+    both = product([machine, need], len(letters))
+    return None if both.empty else Machine(machine.name, both.step, both.accepts)
+
+
+def _explain(rules: Sequence[Machine], narrowed: Sequence[Machine], event: int | None) -> Clash:
+    guilty = smallest_clash(narrowed, [0] * len(narrowed))
+    turns = [guilty[at + 1 :] + guilty[: at + 1] for at in range(len(guilty))]  # each rule once as the broken one
+    clashes = [_shown_by(rules, narrowed, turn, event) for turn in turns]
+    return max(clashes, key=lambda clash: (len(clash.witness), clash.machines))
+
+
+def _shown_by(
+    rules: Sequence[Machine], narrowed: Sequence[Machine], guilty: tuple[int, ...], event: int | None
+) -> Clash:
+    *kept, broken = guilty
+    witness = _shortest(product([narrowed[number] for number in kept], rules[0].step.shape[1]))
+    return Clash(guilty, event, witness, _breaks_at(rules[broken], witness))
+
+
+def _shortest(whole: Product) -> tuple[int, ...]:
+    state, columns = 0, []
+    while whole.to_end[state] > 1:
+        after = whole.step[state]
+        nearer = (after != DEAD) & (whole.to_end[after] == whole.to_end[state] - 1)
+        columns.append(int(np.flatnonzero(nearer)[0]))
+        state = int(after[columns[-1]])
+    return tuple(columns)
+
+
+def _breaks_at(machine: Machine, columns: Sequence[int]) -> int:
+    state = 0
+    for position, column in enumerate(columns):
+        state = int(machine.step[state, column])
+        if state == DEAD:
+            return position
+    return len(columns)
