@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from auditlib.audits.device import NAMES_OF_DTYPES
-from auditlib.cli.output import ProgressLine, add_json_option, emit, say
+from auditlib.cli.output import ProgressLine, add_json_option, emit, say, table
 from auditlib.files import write_whole
 from auditlib.runs.execute import AuditRequest, run_audits
 from auditlib.runs.folder import Run, open_run
@@ -14,6 +14,7 @@ from auditlib.views.junit import to_junit
 from auditlib.views.markdown import to_markdown
 from auditlib.views.report import to_html
 from auditlib.views.summary import headline
+from auditlib.views.text import number
 
 REFUSED = 1
 
@@ -64,8 +65,25 @@ def _audit(options: argparse.Namespace) -> int:
     finally:
         progress.close()
     _write_evidence(options, run)
-    say(options, f"{to_markdown(run.report)}\nrun: {run.folder}\n{headline(run.report)}")
+    say(options, _for_people(run))
     return 0 if run.approved else REFUSED
+
+
+def _for_people(run: Run) -> str:
+    """The checks as a table, why audits were not measured, what may be switched on, and the one sentence at the end."""
+    rows = [("audit", "check", "value", "limit", "unit", "n", "status")]
+    problems = []
+    for audit, result in run.report["audits"].items():
+        rows += [
+            (audit, c["name"], number(c["value"]), number(c["limit"]), c["unit"], str(c["count"]), c["status"])
+            for c in result["checks"]
+            if not c.get("comparison")
+        ]
+        problems += [f"{audit} not measured: {result['problem']}"] if result["problem"] else []
+    decision = run.report["decision"]
+    settings = ", ".join(f"{name} {decision['decoding'][name]}" for name in decision["proposed"])
+    switches = f"cache acceleration {decision['cache_acceleration']}; {settings}; fallback {decision['fallback']}"
+    return "\n".join([table(rows), *problems, switches, f"run: {run.folder}", headline(run.report)])
 
 
 def _write_evidence(options: argparse.Namespace, run: Run) -> None:

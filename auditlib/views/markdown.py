@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from auditlib.views.summary import headline
+from auditlib.views.text import in_markdown as cell
+from auditlib.views.text import number
 
 
 def to_markdown(report: Mapping[str, Any]) -> str:
@@ -23,17 +24,6 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         if result.get("problem"):
             lines += ["", f"**{cell(audit)}** not measured: {cell(result['problem'])}"]
     return "\n".join([*lines, "", *_decision(report["decision"])]) + "\n"
-
-
-def cell(text: object) -> str:
-    """Text that cannot leave its table cell or turn into markup."""
-    flat = re.sub(r"\s+", " ", str(text))
-    return re.sub(r"([\\`*_{}\[\]<>()#+!|~$])", r"\\\1", flat)
-
-
-def number(value: float | None) -> str:
-    """A figure as a person reads it; a dash where there is none."""
-    return "–" if value is None else f"{value:.6g}"
 
 
 def _row(audit: str, check: Mapping[str, Any]) -> str:
