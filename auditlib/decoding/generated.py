@@ -1,0 +1,72 @@
+"""What generation gives back for one hypothesis, and how hypotheses are ranked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from auditlib.decoding.policies import Setting
+
+Stop = Literal["end", "capped", "context full", "no legal event"]
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """New events of one hypothesis, the end included when it was emitted, and why they stop there.
+
+    `score` sums the decoder's own log-probabilities of the events, before mask and filters. `forced`: the end was
+    the only event left because the budget ran out; `chosen_end`: it came while there was still a choice or no need.
+    `cap` is the most new events that this prefix could get: the asked maximum, or what its context had left.
+    """
+
+    events: tuple[int, ...]
+    stop: Stop
+    forced: bool
+    score: float
+    chosen_end: bool
+    cap: int
+
+
+def normalised(score: float, new_events: int, setting: Setting) -> float:
+    """What beams are ranked by: the score over a power of the number of new events, the end counted as one of them.
+
+    The prefix is not counted, and finished and unfinished hypotheses are counted alike.
+    """
+    return score / float(max(1, new_events) ** setting.length_penalty)
+
+
+class Outcome:
+    """Hypotheses found so far, by prefix. A prefix is closed once it has as many ended ones as the setting wants."""
+
+    def __init__(self, setting: Setting, caps: list[int]) -> None:
+        self._setting = setting
+        self._caps = caps
+        self._ended: list[list[Generated]] = [[] for _ in caps]
+        self._unended: list[list[Generated]] = [[] for _ in caps]
+
+    def closed(self, prefix: int) -> bool:
+        """Whether a prefix needs no more hypotheses; what is found for it then stays as it is."""
+        return len(self._ended[prefix]) >= self._setting.width
+
+    def add_ended(self, prefix: int, events: tuple[int, ...], score: float, forced: bool) -> None:
+        """Note a hypothesis whose last event is the end, unless its prefix is closed."""
+        if not self.closed(prefix):
+            found = Generated(events, "end", forced, score, not forced, self._caps[prefix])
+            self._ended[prefix].append(found)
+
+    def add_unended(self, prefix: int, events: tuple[int, ...], score: float, stop: Stop) -> None:
+        """Note a hypothesis that stops without the end."""
+        self._unended[prefix].append(Generated(events, stop, False, score, False, self._caps[prefix]))
+
+    def hypotheses(self) -> list[list[Generated]]:
+        """For each prefix its ended hypotheses, filled up with the best of those that never ended; beams best first."""
+        return [self._ranked(ended, rest) for ended, rest in zip(self._ended, self._unended, strict=True)]
+
+    def _ranked(self, ended: list[Generated], rest: list[Generated]) -> list[Generated]:
+        if self._setting.kind != "beam":
+            return ended + rest
+        chosen = ended + sorted(rest, key=self._rank)[: self._setting.width - len(ended)]
+        return sorted(chosen, key=self._rank)
+
+    def _rank(self, found: Generated) -> float:
+        return -normalised(found.score, len(found.events), self._setting)

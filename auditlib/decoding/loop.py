@@ -1,0 +1,185 @@
+"""The one generation loop: greedy, sampled and beam, with and without the order mask, full and cached.
+
+It holds live rows only. A row that ends, or has no budget or no event left, leaves with its score and is never read,
+fed or scored again, so nothing that happens to its batch can reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from auditlib.decoders.protocol import Decoder
+from auditlib.decoding.choices import Picked, pick_beams, pick_likeliest, pick_sampled
+from auditlib.decoding.generated import Generated, Outcome
+from auditlib.decoding.lanes import Lanes
+from auditlib.decoding.paths import CachedPath, FullPath, LogitPath
+from auditlib.decoding.policies import Setting
+from auditlib.errors import ContextExceededError, DecoderError, PolicyError, PrefixgateError
+from auditlib.events.automaton import OrderAutomaton
+from auditlib.events.event_map import EventMap
+from auditlib.progress import Progress, silent
+
+Rows = Sequence[tuple[int, ...]]
+
+
+def generate(
+    decoder: Decoder,
+    prefixes: Sequence[Sequence[int]],
+    setting: Setting,
+    *,
+    event_map: EventMap,
+    automata: Sequence[OrderAutomaton],
+    max_new: int,
+    cached: bool = True,
+    batch: int = 64,
+    device: str = "cpu",
+    progress: Progress = silent,
+) -> list[list[Generated]]:
+    """Hypotheses of each prefix (ids, start included): beams best first, samples as drawn, one when greedy.
+
+    Prefix and new events, the end counted, stay within the context; prefix i follows `automata[i]` where the setting
+    has the order mask. ContextExceededError for a prefix beyond the context, DecoderError for an empty one or for
+    logits that are no numbers, EventMapError when the map does not fit the decoder.
+    """
+    _refuse(decoder, prefixes, automata, max_new, batch)
+    event_map.check_size(decoder.vocabulary_size)
+    loop = _Loop(decoder, setting, event_map, max_new)
+    # Rows of like length share a batch: less padding to compute.
+    order = sorted(range(len(prefixes)), key=lambda row: len(prefixes[row]))
+    results: list[list[Generated]] = [[] for _ in prefixes]
+    for first in range(0, len(order), batch):
+        progress(first, len(order), setting.name)
+        chosen = order[first : first + batch]
+        rows = [tuple(prefixes[row]) for row in chosen]
+        path = (CachedPath if cached else FullPath)(decoder, event_map.padding, device)
+        for row, found in zip(chosen, loop.run(path, rows, [automata[row] for row in chosen]), strict=True):
+            results[row] = found
+    return results
+
+
+def _refuse(
+    decoder: Decoder, prefixes: Sequence[Sequence[int]], automata: Sequence[OrderAutomaton], max_new: int, batch: int
+) -> None:
+    if max_new < 1 or batch < 1:
+        raise PolicyError(f"max_new is {max_new} and batch {batch}; both must be 1 or more")
+    if len(automata) != len(prefixes):
+        raise PolicyError(f"{len(prefixes)} prefixes came with {len(automata)} automata; give one for each prefix")
+    for number, prefix in enumerate(prefixes):
+        if not len(prefix):
+            raise DecoderError(f"prefix {number} is empty; a prefix holds at least the start token")
+        if len(prefix) > decoder.context_length:
+            raise ContextExceededError(
+                f"prefix {number} has {len(prefix)} events, the context holds {decoder.context_length}; shorten it"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """What stays the same over all batches."""
+
+    decoder: Decoder
+    setting: Setting
+    event_map: EventMap
+    max_new: int
+
+    @torch.no_grad()
+    def run(self, path: LogitPath, prefixes: Rows, automata: Sequence[OrderAutomaton]) -> list[list[Generated]]:
+        """Hypotheses of one batch of prefixes."""
+        lanes = Lanes.opening(prefixes, automata, self.setting, self.max_new, self.decoder.context_length)
+        room = np.minimum(self.max_new, [self.decoder.context_length - len(prefix) for prefix in prefixes])
+        outcome = Outcome(self.setting, room.tolist())
+        lanes = lanes.take(_stop_spent(lanes, outcome, np.ones(len(lanes), dtype=bool)))
+        if not len(lanes):
+            return outcome.hypotheses()
+        owners = np.unique(lanes.owners)
+        logits = path.begin([prefixes[owner] for owner in owners], len(lanes) // len(owners))
+        while True:
+            parents, lanes = self._step(lanes, logits, outcome)
+            if not len(lanes):
+                return outcome.hypotheses()
+            logits = path.append(torch.from_numpy(parents), torch.from_numpy(lanes.events[:, lanes.steps - 1].copy()))
+
+    def _step(self, lanes: Lanes, logits: Tensor, outcome: Outcome) -> tuple[npt.NDArray[np.int64], Lanes]:
+        """The rows that live on, each one event longer, and which old row each of them continues."""
+        scores = _log_probabilities(logits)  # [N, V]
+        allowed = scores > -torch.inf
+        if self.setting.order_mask:
+            allowed &= lanes.allowed(self.decoder.vocabulary_size)
+        can = _stop_stuck(lanes, outcome, allowed, self.setting)
+        picked_from = lanes.take(can)
+        parents, events = self._pick(picked_from, scores[can].masked_fill(~allowed[can], -torch.inf))
+        parents = can[parents]
+        _recheck(allowed, parents, events)
+        grown = lanes.grown(parents, events, scores)
+        ended = events == self.event_map.end
+        for row in ended.nonzero()[0].tolist():
+            owner, forced = int(grown.owners[row]), self._forced(lanes, allowed, int(parents[row]))
+            outcome.add_ended(owner, grown.emitted(row), float(grown.scores[row]), forced)
+        going = ~ended & ~np.array([outcome.closed(owner) for owner in grown.owners], dtype=bool)
+        live = _stop_spent(grown, outcome, going)
+        return parents[live], grown.take(live)
+
+    def _pick(self, lanes: Lanes, scores: Tensor) -> Picked:
+        if not len(lanes):
+            nothing = np.empty(0, dtype=np.int64)
+            return nothing, nothing
+        if self.setting.kind == "beam":
+            totals = scores + torch.from_numpy(lanes.scores)[:, None]
+            return pick_beams(totals, lanes.owners, self.setting.width, self.event_map.end)
+        if self.setting.kind == "sampled":
+            return pick_sampled(scores, self.setting, torch.from_numpy(lanes.draws[:, lanes.steps].copy()))
+        return pick_likeliest(scores)
+
+    def _forced(self, lanes: Lanes, allowed: Tensor, row: int) -> bool:
+        """Whether only the budget left a row nothing but the end."""
+        if not self.setting.order_mask or int(allowed[row].sum()) > 1:
+            return False
+        alone = lanes.take(np.array([row]))
+        return int(alone.allowed_without_budget(self.decoder.vocabulary_size).sum()) > 1
+
+
+def _log_probabilities(logits: Tensor) -> Tensor:
+    """Log-probabilities [N, V] in float64; DecoderError where logits are no numbers."""
+    wide = logits.to(torch.float64)
+    wrong = torch.isnan(wide) | (wide == torch.inf)
+    if wrong.any():
+        row, event = (int(place) for place in wrong.nonzero()[0])
+        raise DecoderError(
+            f"the decoder gave {float(wide[row, event])} as the logit of id {event} in row {row} of a batch; "
+            "no policy can choose by it: look at the causality and cache parity audits"
+        )
+    return wide.log_softmax(-1).nan_to_num(nan=-torch.inf, neginf=-torch.inf)  # a row of -inf only: nothing possible
+
+
+def _recheck(allowed: Tensor, parents: npt.NDArray[np.int64], events: npt.NDArray[np.int64]) -> None:
+    """Refuse to go on when a choice is not allowed: the mask must hold after sampling, not only before."""
+    wrong = ~allowed.numpy()[parents, events]
+    if wrong.any():
+        raise PrefixgateError(f"generation chose the masked id {int(events[wrong][0])}; this is a fault of the loop")
+
+
+def _stop_stuck(lanes: Lanes, outcome: Outcome, allowed: Tensor, setting: Setting) -> npt.NDArray[np.int64]:
+    """Rows that have an event to choose from; the others stop, by lack of budget or of any legal event."""
+    can = allowed.any(1).numpy()
+    for row in (~can).nonzero()[0].tolist():
+        state = lanes.states[row]
+        short = setting.order_mask and state >= 0 and lanes.automata[row].to_end[state] > lanes.left()[row]
+        stop = lanes.short_of(row) if short else "no legal event"
+        outcome.add_unended(int(lanes.owners[row]), lanes.emitted(row), float(lanes.scores[row]), stop)
+    found: npt.NDArray[np.int64] = can.nonzero()[0]
+    return found
+
+
+def _stop_spent(lanes: Lanes, outcome: Outcome, going: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Of the rows `going` [N] those with budget left; the others stop as capped or with the context full."""
+    spent = lanes.left() <= 0
+    for row in (going & spent).nonzero()[0].tolist():
+        outcome.add_unended(int(lanes.owners[row]), lanes.emitted(row), float(lanes.scores[row]), lanes.short_of(row))
+    found: npt.NDArray[np.int64] = (going & ~spent).nonzero()[0]
+    return found
