@@ -1,0 +1,66 @@
+"""What a decoder may offer beyond contract 1, so that more probes can run. Ask with `isinstance`.
+
+Shapes: B rows, T or K positions, W channels, V vocabulary size, H heads, D channels a head, S slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+Alter = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""(layer, keys, values) of the events at hand, each [B, H, T, D] → what the layer is to use in their place."""
+
+
+@runtime_checkable
+class Described(Protocol):
+    """Says under which conventions it computes; a cache belongs to these too."""
+
+    dtype: torch.dtype
+    device: torch.device
+    positions: str
+    """How positions are told to the model, such as "rotary" or "learned"."""
+
+
+@runtime_checkable
+class Fingerprinted(Protocol):
+    """Can name its weights anew, which tells whether they were changed in place since it was loaded."""
+
+    def fingerprint(self) -> str:
+        """`sha256:<hex>` of config and weights as they are now; equals `revision` while nothing was changed."""
+
+
+@runtime_checkable
+class Differentiable(Protocol):
+    """Can run the full path from embeddings, and be differentiated by them."""
+
+    def embed(self, events: Tensor) -> Tensor:
+        """Embeddings [B, T, W] of events [B, T]."""
+
+    def full_from_embeddings(self, embeddings: Tensor, valid: Tensor) -> Tensor:
+        """Logits [B, T, V] from embeddings [B, T, W]."""
+
+
+@runtime_checkable
+class Inspectable(Protocol):
+    """Shows the keys and values that a cache holds, compactly: a row's slot s belongs to its event s."""
+
+    def stored(self, cache: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys and values [layers, B, H, S, D] and lengths [B]; slots from a row's length on are not its own.
+
+        The tensors are views: writing into them changes the cache.
+        """
+
+
+@runtime_checkable
+class Alterable(Protocol):
+    """Lets every layer's keys and values be altered on their way, on either path, without changing the decoder."""
+
+    def full_altered(self, events: Tensor, valid: Tensor, alter: Alter | None) -> Tensor:
+        """As `full`, with keys and values passed through `alter`; invalid positions included."""
+
+    def extend_altered(self, events: Tensor, valid: Tensor, cache: Any, alter: Alter | None) -> tuple[Tensor, Any]:
+        """As `extend`, with the new keys and values passed through `alter` before they are stored."""
