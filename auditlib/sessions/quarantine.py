@@ -1,0 +1,126 @@
+"""A split by keys that cross: key values take sides, and sessions that mix the sides are left out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from auditlib.sessions.components import Keyed, key_values
+from auditlib.sessions.snapshot import Side
+
+_STARTS = 24
+_THRESHOLDS = np.linspace(0.0, 0.98, 50)
+# How far the share that is reached may lie from the share that was asked, as a part of the latter.
+TOLERANCE = 0.25
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A proposed split: which sessions are held out and which train; the rest is quarantined."""
+
+    held: Flags
+    trained: Flags
+
+    @property
+    def kept(self) -> int:
+        """Sessions on either side."""
+        return int(self.held.sum() + self.trained.sum())
+
+    @property
+    def share(self) -> float:
+        """Held-out sessions over those kept; 0 when nothing is kept."""
+        return float(self.held.sum()) / max(1, self.kept)
+
+    def sides(self) -> list[Side]:
+        """The side of each session."""
+        pairs = zip(self.held.tolist(), self.trained.tolist(), strict=True)
+        return ["held-out" if held else "training" if trained else "quarantined" for held, trained in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class _Links:
+    """Which session names which value of one key: pairs of indices."""
+
+    session: NDArray[np.int64]
+    value: NDArray[np.int64]
+    names: tuple[str, ...]
+
+
+def order_of(seed: int, name: str) -> bytes:
+    """A number to shuffle by: the same on every machine and for ever, whatever else is in the store."""
+    return hashlib.blake2b(f"{seed}\0{name}".encode(), digest_size=8).digest()
+
+
+def best_quarantine(rows: Sequence[Keyed], by: Sequence[str], wanted: float, starts: Iterator[Flags]) -> Quarantined:
+    """The proposal that keeps most sessions with a held-out share near `wanted`, else the nearest share.
+
+    Each start says which sessions one would hold out. A value of a key is held out when more than a threshold of its
+    sessions would be; a session stays when it and all its values are on the same side, so no value stands on both.
+    """
+    links = [_links(rows, key) for key in by if key != "session"]
+    best, best_score = Quarantined(np.zeros(len(rows), bool), np.zeros(len(rows), bool)), (False, float("-inf"))
+    for start in starts:
+        for threshold in _THRESHOLDS:
+            proposal = _proposal(start, links, float(threshold))
+            error = abs(proposal.share - wanted)
+            near = error <= TOLERANCE * wanted
+            score = (near, float(proposal.kept) if near else -error)
+            if score > best_score:
+                best, best_score = proposal, score
+    return best
+
+
+def random_starts(rows: Sequence[Keyed], by: Sequence[str], wanted: float, seed: int) -> Iterator[Flags]:
+    """Yield starts that hold out whole values of the key with the fewest values, in shuffled order."""
+    links = min((_links(rows, key) for key in by if key != "session"), key=lambda one: len(one.names))
+    counts = np.bincount(links.value, minlength=len(links.names))
+    for start in range(_STARTS):
+        order = sorted(range(len(links.names)), key=lambda value: order_of(seed, f"{start}\0{links.names[value]}"))
+        held = np.zeros(len(links.names), bool)
+        held[_first_near(counts, order, wanted * len(links.session))] = True
+        flags = np.array([order_of(seed, f"{start}\0{row.session_id}") < _cut(wanted) for row in rows], bool)
+        flags[links.session] = held[links.value]
+        yield flags
+
+
+def _first_near(counts: NDArray[np.int64], order: list[int], wanted: float) -> list[int]:
+    """Values in that order whose sessions together come near the number wanted; one too many is passed over."""
+    chosen: list[int] = []
+    total = 0
+    for value in order:
+        if total + counts[value] <= wanted * (1 + TOLERANCE):
+            chosen.append(value)
+            total += int(counts[value])
+    return chosen
+
+
+def _cut(share: float) -> bytes:
+    return int(share * (2**64 - 1)).to_bytes(8, "big")
+
+
+def _links(rows: Sequence[Keyed], key: str) -> _Links:
+    numbers: dict[str, int] = {}
+    pairs = [
+        (session, numbers.setdefault(value, len(numbers)))
+        for session, row in enumerate(rows)
+        for value in key_values(row, key)
+    ]
+    table = np.array(pairs, np.int64).reshape(-1, 2)
+    return _Links(table[:, 0], table[:, 1], tuple(numbers))
+
+
+def _proposal(start: Flags, links: Sequence[_Links], threshold: float) -> Quarantined:
+    held, trained = start.copy(), ~start
+    for link in links:
+        wanted = np.bincount(link.value, weights=start[link.session], minlength=len(link.names))
+        value_held = wanted > threshold * np.bincount(link.value, minlength=len(link.names))
+        of_session = value_held[link.value]
+        held[link.session[~of_session]] = False
+        trained[link.session[of_session]] = False
+    return Quarantined(held, trained)
