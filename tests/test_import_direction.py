@@ -38,7 +38,11 @@ HOMES_OF_LIBRARIES = {
 
 def room_of(path: Path) -> str:
     relative = path.relative_to(ROOT)
-    return relative.parts[1].removesuffix(".py") if relative.parts[0] == "auditlib" else relative.parts[0].removesuffix(".py")
+    return (
+        relative.parts[1].removesuffix(".py")
+        if relative.parts[0] == "auditlib"
+        else relative.parts[0].removesuffix(".py")
+    )
 
 
 def imports_of(path: Path) -> set[str]:

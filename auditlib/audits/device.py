@@ -52,7 +52,9 @@ def _processor() -> str:
     """Model name of the processor, as Linux tells it; elsewhere what the platform module knows."""
     info = Path("/proc/cpuinfo")
     if info.is_file():
-        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        names = [
+            line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")
+        ]
         if names:
             return names[0]
     return platform.processor() or "unknown"

@@ -32,7 +32,9 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     audit.add_argument("--dtype", default="float32", choices=sorted(NAMES_OF_DTYPES))
     audit.add_argument("--seed", type=int, default=0)
     audit.add_argument("--engine", default="local", choices=["local"])
-    audit.add_argument("--allow-code", action="store_true", help="run the code that a revision names (package.module:factory)")
+    audit.add_argument(
+        "--allow-code", action="store_true", help="run the code that a revision names (package.module:factory)"
+    )
     audit.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit XML report there")
     audit.add_argument("--markdown", type=Path, metavar="FILE", help="write a Markdown summary there")
     add_json_option(audit)
@@ -46,7 +48,9 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def _audit(options: argparse.Namespace) -> int:
     """Run the audits; every kind of evidence is written before the exit code is decided."""
-    names = None if options.audits is None else tuple(name.strip() for name in options.audits.split(",") if name.strip())
+    names = (
+        None if options.audits is None else tuple(name.strip() for name in options.audits.split(",") if name.strip())
+    )
     request = AuditRequest(
         store=options.store,
         revision=options.revision,

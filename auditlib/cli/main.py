@@ -14,8 +14,8 @@ from auditlib.errors import PrefixgateError
 
 FAULT_OF_OUR_OWN = 4
 
-_EPILOGUE = """exit codes: 0 done and approved · 1 a gate refused, or a valid verdict that says no · 2 wrong use or bad input ·
-3 a signature, digest or age that does not hold · 4 a fault of our own"""
+_EPILOGUE = """exit codes: 0 done and approved · 1 a gate refused, or a valid verdict that says no ·
+2 wrong use or bad input · 3 a signature, digest or age that does not hold · 4 a fault of our own"""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"{options.verb}: stopped; nothing half-written was left behind", file=sys.stderr)
         return 2
-    except Exception:
+    except Exception:  # noqa: BLE001 - the traceback is printed for the report that we ask for
         traceback.print_exc()
         print(f"{options.verb}: a fault of our own; please report it with the lines above", file=sys.stderr)
         return FAULT_OF_OUR_OWN

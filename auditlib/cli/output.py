@@ -19,7 +19,7 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def say(options: argparse.Namespace, text: str) -> None:
-    """Print for people: on stdout, or on stderr where stdout belongs to the JSON. Control characters are shown, not sent."""
+    """Print for people: on stdout, or on stderr where stdout belongs to the JSON. No control character gets through."""
     print(printable(text), file=sys.stderr if options.json == "-" else sys.stdout)
 
 
@@ -47,7 +47,7 @@ def table(rows: list[tuple[str, ...]]) -> str:
 
 
 class ProgressLine:
-    """Progress on stderr: one line rewritten on a terminal, a line every few seconds elsewhere; silent in the first second."""
+    """Progress on stderr, after a first silent second: one line rewritten on a terminal, else a line now and then."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = sys.stderr if stream is None else stream

@@ -24,14 +24,20 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     log.add_argument("--format", choices=["csv", "xes", "parquet"], help="default: by the file's name")
     for role in ("session", "event", "time", "customer", "asset"):
         log.add_argument(f"--{role}", metavar="COL", help=_COLUMN_HELP[role])
-    log.add_argument("--attribute", metavar="COL", action="append", default=[], help="session attribute to keep (repeatable)")
+    log.add_argument(
+        "--attribute", metavar="COL", action="append", default=[], help="session attribute to keep (repeatable)"
+    )
     log.add_argument("--time-format", metavar="FORMAT", help="how times are written, such as %%d/%%m/%%Y %%H:%%M")
-    log.add_argument("--time-zone", metavar="ZONE", help="zone of times that carry none (default: all alike, taken as UTC)")
+    log.add_argument(
+        "--time-zone", metavar="ZONE", help="zone of times that carry none (default: all alike, taken as UTC)"
+    )
     add_json_option(log)
     log.set_defaults(run=_import)
     parts = verbs.add_parser("split", help="freeze a training and a held-out side")
     parts.add_argument("--store", type=Path, required=True)
-    parts.add_argument("--by", default="session", metavar="session,customer,asset", help="what must not stand on both sides")
+    parts.add_argument(
+        "--by", default="session", metavar="session,customer,asset", help="what must not stand on both sides"
+    )
     parts.add_argument("--held-out", type=float, default=0.2, metavar="SHARE")
     parts.add_argument("--seed", type=int, default=0)
     parts.add_argument("--chronological", action="store_true", help="hold out the latest sessions")
@@ -107,7 +113,9 @@ def _split(options: argparse.Namespace) -> int:
         )
         report = leakage(store, snapshot).to_dict()
     progress.close()
-    sides = f"{snapshot.training_sessions} training, {snapshot.held_out_sessions} held-out, {snapshot.quarantined} quarantined"
+    counts = {"training": snapshot.training_sessions, "held-out": snapshot.held_out_sessions}
+    counts["quarantined"] = snapshot.quarantined
+    sides = ", ".join(f"{count} {side}" for side, count in counts.items())
     say(options, f"snapshot {snapshot.digest}: {sides}")
     say(options, "\n".join(f"{key}: {value}" for key, value in report.items()))
     emit(options, {"format": 1, "snapshot": snapshot.digest, "sides": sides, "leakage": report})
@@ -124,7 +132,10 @@ def _propose(options: argparse.Namespace) -> int:
     write_whole(options.out, order.to_json().encode())
     rows = [("rule", "applies to", "holds in", "support")]
     rows += [(p.rule.name, str(p.applies), str(p.holds), f"{100 * p.support:.2f} %") for p in proposals]
-    say(options, f"{table(rows)}\n{options.out}: {len(proposals)} rules to accept or strike out, from {len(sequences)} sessions")
+    say(
+        options,
+        f"{table(rows)}\n{options.out}: {len(proposals)} rules to accept or strike out, from {len(sequences)} sessions",
+    )
     found = [{"rule": p.rule.name, "applies": p.applies, "holds": p.holds, "support": p.support} for p in proposals]
     emit(options, {"format": 1, "out": str(options.out), "sessions": len(sequences), "proposals": found})
     return 0

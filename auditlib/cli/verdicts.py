@@ -11,6 +11,7 @@ from pathlib import Path
 
 from auditlib.cli.output import add_json_option, emit, say
 from auditlib.errors import InputError
+from auditlib.release.bundles import write_bundles
 from auditlib.release.signing import new_key
 from auditlib.release.verdict import sign_run, verify_verdict
 from auditlib.runs.folder import open_run
@@ -34,9 +35,15 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     sign.add_argument("--key", type=Path, required=True, metavar="K.pem")
     sign.add_argument("--out", type=Path, required=True, metavar="verdict.dsse.json")
     sign.add_argument("--append", action="store_true", help="add a reviewer's signature to an existing file")
-    sign.add_argument("--decision", choices=["approve", "refuse"], help="the reviewer's decision (default: what the gate says)")
+    sign.add_argument(
+        "--decision", choices=["approve", "refuse"], help="the reviewer's decision (default: what the gate says)"
+    )
     sign.add_argument("--comment", default="", help="the reviewer's comment, signed with the rest")
+    sign.add_argument("--trust", type=Path, metavar="trust.json", help="refuse a key that this file does not trust")
+    sign.add_argument("--artifact", type=Path, metavar="FOLDER", help="packaged artifact to name in the verdict")
     sign.add_argument("--previous", type=Path, metavar="FILE", help="the verdict that this one follows")
+    sign.add_argument("--ledger", type=Path, metavar="FILE", help="list of verdicts that this one is added to")
+    sign.add_argument("--bundles", type=Path, metavar="FOLDER", help="also write one Sigstore bundle a reviewer there")
     _add_passphrase(sign)
     sign.set_defaults(run=_sign)
     verify = verbs.add_parser("verify", help="verify a verdict against a trust file")
@@ -44,7 +51,11 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verify.add_argument("--trust", type=Path, required=True, metavar="trust.json")
     verify.add_argument("--artifact", type=Path, metavar="FOLDER", help="packaged artifact that the verdict must name")
     verify.add_argument("--revision", type=Path, metavar="FOLDER", help="revision that the verdict must name")
+    verify.add_argument("--report", type=Path, metavar="FILE", help="report.json that the verdict must name")
     verify.add_argument("--previous", type=Path, metavar="FILE", help="the verdict that this one must follow")
+    verify.add_argument(
+        "--ledger", type=Path, metavar="FILE", help="list of verdicts that this one must stand at the end of"
+    )
     verify.add_argument("--max-age", metavar="30d", help="refuse a verdict older than this (s, m, h, d, w)")
     add_json_option(verify)
     verify.set_defaults(run=_verify)
@@ -77,3 +88,77 @@ def _passphrase(options: argparse.Namespace, *, new: bool = False) -> bytes:
     if new and getpass.getpass("once more: ") != first:
         raise InputError("the two passphrases differ; nothing was written")
     return first.encode()
+
+
+def _new_key(options: argparse.Namespace) -> int:
+    """Make a key pair; the public half goes into the trust file."""
+    keyid = new_key(options.out, options.person, _passphrase(options, new=True), options.trust)
+    where = f"; its public half is in {options.trust}" if options.trust else "; hand its public half out with --trust"
+    say(options, f"{options.out}: encrypted key of {options.person}, id {keyid}{where}")
+    emit(options, {"format": 1, "key": str(options.out), "keyid": keyid, "person": options.person})
+    return 0
+
+
+def _sign(options: argparse.Namespace) -> int:
+    """Sign a run's verdict after checking every file of the run."""
+    run = open_run(options.run_folder)
+    run.verify()
+    signed = sign_run(
+        run.folder,
+        run.report,
+        run.manifest,
+        options.key,
+        _passphrase(options),
+        options.decision,
+        options.comment,
+        options.out,
+        options.append,
+        trust=options.trust,
+        artifact=options.artifact,
+        previous=options.previous,
+        ledger=options.ledger,
+    )
+    bundles = () if options.bundles is None else write_bundles(signed.path, options.bundles)
+    document = {"format": 1, "out": str(signed.path), "digest": signed.digest, "result": signed.result}
+    document |= {"sequence": signed.sequence, "keyid": signed.keyid, "signatures": signed.signatures}
+    say(options, f"{signed.path}: verdict {signed.result} on run {run.id}, {signed.signatures} signature(s)")
+    emit(options, {**document, "bundles": [str(path) for path in bundles]})
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    """Verify; nothing is printed about the result before all of it holds."""
+    verified = verify_verdict(
+        options.verdict,
+        options.trust,
+        artifact=options.artifact,
+        revision=options.revision,
+        report=options.report,
+        max_age=max_age(options.max_age),
+        previous=options.previous,
+        ledger=options.ledger,
+    )
+    statement = verified.statement
+    people = [signer.person for signer in verified.signers]
+    lines = [
+        f"verified: signed by {', '.join(people)}, {verified.age.total_seconds() / 3600:.1f} hours ago",
+        f"compared with: {', '.join(verified.compared) or 'nothing but the trust file; name --revision to compare it'}",
+        f"run {statement.run}, decision {statement.review.decision}: {statement.review.comment or 'no comment'}",
+        f"result: {verified.result}",
+    ]
+    say(options, "\n".join(lines))
+    emit(
+        options,
+        {
+            "format": 1,
+            "result": verified.result,
+            "run": statement.run,
+            "signers": [{"person": s.person, "keyid": s.keyid} for s in verified.signers],
+            "age_seconds": verified.age.total_seconds(),
+            "compared": list(verified.compared),
+            "digest": statement.digest,
+            "decision": statement.review.decision,
+            "comment": statement.review.comment,
+        },
+    )
+    return 0 if verified.says_yes else SAYS_NO

@@ -90,10 +90,14 @@ def _open_inputs(request: AuditRequest, store: SessionStore) -> _Inputs:
     """Open and verify revision, snapshot and policy."""
     snapshot = store.snapshot(request.snapshot)
     store.verify(snapshot)
-    return _Inputs(open_revision(request.revision), snapshot, read_policy(request.policy), chosen_audits(request.audits))
+    return _Inputs(
+        open_revision(request.revision), snapshot, read_policy(request.policy), chosen_audits(request.audits)
+    )
 
 
-def _measure(request: AuditRequest, store: SessionStore, inputs: _Inputs, progress: Progress) -> tuple[AuditResult, ...]:
+def _measure(
+    request: AuditRequest, store: SessionStore, inputs: _Inputs, progress: Progress
+) -> tuple[AuditResult, ...]:
     """Results of the chosen audits; when the decoder does not fit the sessions, each says why it was not measured."""
     loading = Loading(request.device, NAMES_OF_DTYPES[request.dtype], request.allow_code)
     try:
@@ -107,9 +111,7 @@ def _measure(request: AuditRequest, store: SessionStore, inputs: _Inputs, progre
 
 def _judge(policy: Policy, dtype: str, results: Sequence[AuditResult]) -> Judgement:
     """What the gate says of these results under the policy's limits."""
-    measured = {
-        r.audit: Measured(r.findings.measurements, dict(r.findings.not_applicable), r.problem) for r in results
-    }
+    measured = {r.audit: Measured(r.findings.measurements, dict(r.findings.not_applicable), r.problem) for r in results}
     return judge(
         measured,
         settings={setting.name: setting.kind for setting in policy.settings},
@@ -135,7 +137,12 @@ def _write(request: AuditRequest, inputs: _Inputs, results: Sequence[AuditResult
         (r.audit, name): table for r in results for name, table in r.findings.tables.items()
     }
     return write_run(
-        request.runs, run_id, manifest=manifest, report=report, tables=tables, policy=_document_bytes(inputs.policy.document)
+        request.runs,
+        run_id,
+        manifest=manifest,
+        report=report,
+        tables=tables,
+        policy=_document_bytes(inputs.policy.document),
     )
 
 

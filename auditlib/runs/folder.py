@@ -98,7 +98,9 @@ def open_run(folder: Path) -> Run:
         report = json.loads(report_bytes)
         files, revision = manifest["files"], manifest["revision"]["digest"]
     except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise RunError(f"{folder}: the run cannot be read ({type(problem).__name__}: {problem}); audit again") from problem
+        raise RunError(
+            f"{folder}: the run cannot be read ({type(problem).__name__}: {problem}); audit again"
+        ) from problem
     _verify_files(folder, {"report.json": files["report.json"]}, only_listed=True)
     if report.get("run") != folder.name or report.get("revision") != revision:
         raise IntegrityError(f"{folder}: report and manifest do not belong to this run; audit again")
@@ -106,11 +108,15 @@ def open_run(folder: Path) -> Run:
 
 
 def list_runs(root: Path) -> tuple[Run, ...]:
-    """Finished runs under `root`, newest first. Folders still being written, or left by a killed run, are passed over."""
+    """Finished runs under `root`, newest first; folders being written, or left by a killed run, are passed over."""
     if not root.is_dir():
         return ()
-    folders = (p for p in root.iterdir() if p.is_dir() and not p.name.startswith(".") and (p / "manifest.json").is_file())
-    return tuple(sorted((open_run(p) for p in folders), key=lambda run: (run.manifest["created"], run.id), reverse=True))
+    folders = (
+        p for p in root.iterdir() if p.is_dir() and not p.name.startswith(".") and (p / "manifest.json").is_file()
+    )
+    return tuple(
+        sorted((open_run(p) for p in folders), key=lambda run: (run.manifest["created"], run.id), reverse=True)
+    )
 
 
 def checks_of_all_runs(root: Path) -> pd.DataFrame:
@@ -132,7 +138,14 @@ def _checks_table(run_id: str, manifest: Mapping[str, Any], report: Mapping[str,
         "revision_name": manifest["revision"]["name"],
         "snapshot": manifest["snapshot"]["digest"],
     }
-    columns = {"name": "string", "value": "float64", "limit": "float64", "unit": "string", "count": "int64", "status": "string"}
+    columns = {
+        "name": "string",
+        "value": "float64",
+        "limit": "float64",
+        "unit": "string",
+        "count": "int64",
+        "status": "string",
+    }
     rows = [
         {**common, "audit": audit, **{column: check[column] for column in columns}}
         for audit, result in report["audits"].items()

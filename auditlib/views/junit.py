@@ -47,4 +47,6 @@ def _count(element: Element) -> None:
 
 def _clean(text: str) -> str:
     """Text without the control characters that XML 1.0 does not allow."""
-    return "".join(c if c in "\t\n" or (ord(c) >= 0x20 and not 0xD800 <= ord(c) <= 0xDFFF and c not in "￾￿") else "�" for c in text)
+    return "".join(
+        c if c in "\t\n" or (ord(c) >= 0x20 and not 0xD800 <= ord(c) <= 0xDFFF and c not in "￾￿") else "�" for c in text
+    )

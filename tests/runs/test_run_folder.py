@@ -36,7 +36,9 @@ def a_run(root, run_id="r1", *, created="2026-11-30T10:00:00+00:00", value=1e-6)
         "audits": {"cache parity": {"status": "passed", "checks": [{**CHECK, "value": value}]}},
     }
     gaps = pd.DataFrame({"events": ["1-3", "1-3-4"], "gap": [1e-7, 2e-7]})
-    return write_run(root, run_id, manifest=manifest, report=report, tables={("cache parity", "gaps"): gaps}, policy=b"{}")
+    return write_run(
+        root, run_id, manifest=manifest, report=report, tables={("cache parity", "gaps"): gaps}, policy=b"{}"
+    )
 
 
 def test_a_run_is_read_back_as_it_was_written(tmp_path):
