@@ -64,6 +64,7 @@ class Check:
         """The check as it stands in a report (contract 2)."""
         shown: dict[str, object] = {
             "name": self.name,
+            "failure": self.limit.failure,
             "value": self.value,
             "limit": self.at_most,
             "unit": self.unit or self.limit.unit,
@@ -104,7 +105,7 @@ def _weigh(limit: Limit, name: str, result: MeasurementLike, at_most: float | No
 
 
 def tolerance(found: Measured) -> float | None:
-    """The tolerance (logits) that an audit measured, None where it is missing, negative, no number or rests on nothing."""
+    """The tolerance an audit measured, in logits; None where it is missing, negative, no number or rests on nothing."""
     results = found.named("tolerance")
     value = finite(results[0].value) if len(results) == 1 and _observations(results[0].count) else None
     return value if value is not None and value >= 0 else None

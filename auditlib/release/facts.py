@@ -1,0 +1,58 @@
+"""A run as it lies on disk, checked against what its caller holds of it: only that is signed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from auditlib.errors import IntegrityError, RunError
+from auditlib.files import sha256_of
+from auditlib.release.documents import read_object
+from auditlib.release.statement import Place, Review, build_statement, hex_of
+from auditlib.release.subjects import ARTIFACT, folder_digests
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """Everything of a run that a verdict speaks of; `subjects` maps names to SHA-256 in hexadecimal digits."""
+
+    report: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+    subjects: Mapping[str, str]
+
+    def statement(self, review: Review, place: Place) -> bytes:
+        """The statement to sign, the same bytes for the same review and place."""
+        return build_statement(self.report, self.manifest, self.subjects, review, place)
+
+
+def facts_of(
+    run_folder: Path, report: Mapping[str, Any], manifest: Mapping[str, Any], artifact: Path | None = None
+) -> RunFacts:
+    """The facts of a run; IntegrityError when its files are not the ones that report and manifest were read from."""
+    for name, held in (("report.json", report), ("manifest.json", manifest)):
+        if _document(run_folder / name) != held:
+            raise IntegrityError(f"{run_folder / name} is not what was shown for signing; open the run again")
+    report_file = run_folder / "report.json"
+    digest = sha256_of(report_file)
+    try:
+        listed, revision = manifest["files"]["report.json"], hex_of(manifest["revision"]["digest"])
+        same = [(report["run"], manifest["run"]), (report["revision"], manifest["revision"]["digest"])]
+        same += [(report["snapshot"], manifest["snapshot"]["digest"]), (listed, digest)]
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{run_folder} lacks what a verdict names: {error!r}; audit again") from error
+    if any(one != other for one, other in same):
+        raise IntegrityError(f"{report_file} and the manifest beside it do not belong together; audit again")
+    packaged = {} if artifact is None else folder_digests(artifact)
+    files = {ARTIFACT + name: found for name, found in packaged.items()}
+    return RunFacts(report, manifest, {"revision.json": revision, "report.json": hex_of(digest), **files})
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        return read_object(path.read_bytes())
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}; give the folder of a finished run") from error
+    except ValueError as error:
+        raise IntegrityError(f"{path} is damaged: {error}; audit again") from error

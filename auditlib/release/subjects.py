@@ -1,0 +1,79 @@
+"""The things a verdict is about, in hand: folders and files whose digests must be the ones that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from auditlib.errors import InputError
+from auditlib.files import sha256_of
+from auditlib.release.documents import read_object
+from auditlib.release.refusals import RefusedError
+from auditlib.release.statement import hex_of
+
+ARTIFACT = "artifact/"
+"""Prefix of the subjects that are files of the packaged artifact."""
+
+
+def folder_digests(folder: Path) -> dict[str, str]:
+    """SHA-256 in hexadecimal digits of every file below `folder`, by its path in it.
+
+    InputError for a folder or file that cannot be read. RefusedError for a link or special file: what it leads to is
+    not the folder's content, and may be other content tomorrow.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder; give the folder that the verdict is about")
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            raise RefusedError("wrong artifact", f"{path} is a link or a special file; only plain files are released")
+        if path.is_file():
+            found[path.relative_to(folder).as_posix()] = _digest(path)
+    return found
+
+
+def require_artifact(folder: Path, subjects: Mapping[str, str]) -> None:
+    """Raise RefusedError ("wrong artifact") unless `folder` holds exactly the artifact's files that a verdict names."""
+    named = {name.removeprefix(ARTIFACT): digest for name, digest in subjects.items() if name.startswith(ARTIFACT)}
+    if not named:
+        raise RefusedError("wrong artifact", f"the verdict names no packaged artifact, so it says nothing of {folder}")
+    _require_same(folder, folder_digests(folder), named)
+
+
+def require_revision(folder: Path, subjects: Mapping[str, str]) -> None:
+    """Raise RefusedError ("wrong artifact") unless `folder` is the revision a verdict names, each file unchanged."""
+    found = folder_digests(folder)
+    if found.get("revision.json") != subjects["revision.json"]:
+        raise RefusedError("wrong artifact", f"{folder / 'revision.json'} is not the one that the verdict names")
+    # its bytes are those that were signed for, so what it lists is what was audited
+    try:
+        listed = read_object((folder / "revision.json").read_bytes())["files"]
+        named = {name: hex_of(digest) for name, digest in listed.items()}
+    except (ValueError, KeyError, AttributeError) as error:
+        raise RefusedError("wrong artifact", f"{folder / 'revision.json'} lists no digests of its files") from error
+    _require_same(folder, found, {**named, "revision.json": subjects["revision.json"]})
+
+
+def require_report(path: Path, subjects: Mapping[str, str]) -> None:
+    """Raise RefusedError ("wrong artifact") unless the file at `path` is the report that a verdict names."""
+    if not path.is_file():
+        raise InputError(f"{path} is not a file; give the report.json of the run")
+    if _digest(path) != subjects["report.json"]:
+        raise RefusedError("wrong artifact", f"{path} is not the report that the verdict names")
+
+
+def _require_same(folder: Path, found: Mapping[str, str], named: Mapping[str, str]) -> None:
+    differing = sorted(name for name in {*found, *named} if found.get(name) != named.get(name))
+    if not differing:
+        return
+    first = differing[0]
+    how = "is missing" if first not in found else "is not listed" if first not in named else "was changed"
+    more = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
+    raise RefusedError("wrong artifact", f"{folder / first} {how}{more}; the verdict is about other content")
+
+
+def _digest(path: Path) -> str:
+    try:
+        return sha256_of(path).removeprefix("sha256:")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; give files that can") from error
