@@ -34,8 +34,12 @@ def pad(
     places = np.arange(total)
     valid = (places >= left[:, None]) & (places < (left + lengths)[:, None])  # [B, T]
     events = np.full(valid.shape, padding, dtype=np.int64)
-    events[valid] = np.fromiter((event for row in rows for event in row), dtype=np.int64, count=int(lengths.sum()))
+    events[valid] = _flat(rows, int(lengths.sum()))
     return events, valid
+
+
+def _flat(rows: Iterable[Sequence[int]], count: int) -> Ids:
+    return np.fromiter((event for row in rows for event in row), dtype=np.int64, count=count)
 
 
 def _check_lengths(lengths: Ids, width: int | None) -> None:
@@ -61,6 +65,15 @@ class Level:
     weight: Ids
 
 
+def _level(parents: Ids, events: Ids, weights: Ids) -> tuple[Level, Ids]:
+    """The level whose prefixes are the distinct (parent, event) pairs, and the prefix of each pair."""
+    kinds, index = np.unique(np.column_stack([parents, events]), axis=0, return_inverse=True)
+    index = index.reshape(-1)
+    total = np.zeros(len(kinds), dtype=np.int64)
+    np.add.at(total, index, weights)
+    return Level(kinds[:, 0].copy(), kinds[:, 1].copy(), total), index
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefixTrie:
     """Every distinct prefix of some rows once, level by level; level 0 holds the first events (the start)."""
@@ -71,18 +84,16 @@ class PrefixTrie:
     def from_rows(cls, rows: Iterable[Sequence[int]]) -> PrefixTrie:
         """Trie of rows of ids; the work grows with the distinct rows. InputError for a row without events."""
         counted = Counter(tuple(row) for row in rows)
-        distinct = sorted(counted)
-        events, valid = pad(distinct, 0)
-        weights = np.array([counted[row] for row in distinct], dtype=np.int64)
-        node, levels = np.full(len(distinct), -1, dtype=np.int64), []
-        for place in range(events.shape[1]):
-            here = valid[:, place]
-            node, weights, events, valid = node[here], weights[here], events[here], valid[here]
-            pairs = np.column_stack([node, events[:, place]])  # [rows left, 2]
-            kinds, node = np.unique(pairs, axis=0, return_inverse=True)
-            node = node.reshape(-1)
-            total = np.bincount(node, weights=weights, minlength=len(kinds)).astype(np.int64)
-            levels.append(Level(kinds[:, 0].copy(), kinds[:, 1].copy(), total))
+        weights = np.array(list(counted.values()), dtype=np.int64)
+        lengths = np.array([len(row) for row in counted], dtype=np.int64)
+        _check_lengths(lengths, None)
+        flat, begins = _flat(counted, int(lengths.sum())), np.cumsum(lengths) - lengths
+        node, levels = np.full(len(lengths), -1, dtype=np.int64), []
+        for depth in range(int(lengths.max(initial=0))):
+            here = lengths > depth
+            node, weights, begins, lengths = node[here], weights[here], begins[here], lengths[here]
+            level, node = _level(node, flat[begins + depth], weights)
+            levels.append(level)
         return cls(tuple(levels))
 
     @property

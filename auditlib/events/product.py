@@ -53,6 +53,17 @@ def product(
     return _cut(step[:, kinds], accepts, parts)
 
 
+def implies(machines: Sequence[Machine], other: Machine, limit: int = MOST_STATES) -> bool:
+    """Whether every session that all machines accept is accepted by the other one too."""
+    broken = len(other.accepts)
+    step = np.where(other.step == DEAD, np.int32(broken), other.step)
+    step = np.vstack([step, np.full((1, step.shape[1]), broken, dtype=np.int32)])
+    watched = Machine(other.name, step, np.ones(broken + 1, dtype=np.bool_))  # forbids nothing, but remembers
+    whole = product([*machines, watched], step.shape[1], limit)
+    content = np.append(other.accepts, False)[whole.parts[:, -1]]
+    return bool((content | ~whole.accepts).all() and (whole.parts[:, -1] < broken).all())
+
+
 def _kinds_of_events(machines: Sequence[Machine], events: int) -> tuple[list[int], npt.NDArray[np.intp]]:
     """One event for each kind that all machines treat alike, and the kind of every event."""
     if not machines:
