@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from auditlib.cli.accounts import manifest_in_words, split_in_words
 from auditlib.cli.output import ProgressLine, add_json_option, emit, say, table
 from auditlib.events.event_map import EventMap
 from auditlib.events.mining import propose
@@ -91,9 +92,8 @@ def _import(options: argparse.Namespace) -> int:
         )
     finally:
         progress.close()
-    document = manifest.to_dict()
-    say(options, "\n".join(f"{key}: {value}" for key, value in document.items() if not isinstance(value, list)))
-    emit(options, document)
+    say(options, manifest_in_words(manifest))
+    emit(options, manifest.to_dict())
     return 0
 
 
@@ -111,14 +111,10 @@ def _split(options: argparse.Namespace) -> int:
             quarantine=options.quarantine,
             progress=progress,
         )
-        report = leakage(store, snapshot).to_dict()
+        report = leakage(store, snapshot)
     progress.close()
-    counts = {"training": snapshot.training_sessions, "held-out": snapshot.held_out_sessions}
-    counts["quarantined"] = snapshot.quarantined
-    sides = ", ".join(f"{count} {side}" for side, count in counts.items())
-    say(options, f"snapshot {snapshot.digest}: {sides}")
-    say(options, "\n".join(f"{key}: {value}" for key, value in report.items()))
-    emit(options, {"format": 1, "snapshot": snapshot.digest, "sides": sides, "leakage": report})
+    say(options, split_in_words(snapshot, report))
+    emit(options, {"format": 1, "snapshot": snapshot.to_dict(), "leakage": report.to_dict()})
     return 0
 
 
