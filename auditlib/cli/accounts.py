@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from auditlib.sessions.manifest import ImportManifest
 from auditlib.sessions.snapshot import Snapshot
@@ -42,9 +41,40 @@ def _columns(manifest: ImportManifest) -> str:
     """Column of each role, those that nobody named marked as guessed."""
     roles = manifest.mapping.to_dict()
     named = {role: "+".join(c) if isinstance(c, list) else c for role, c in roles.items() if c}
+    return ", ".join(f"{role} = {c}{' (guessed)' if role in manifest.guessed else ''}" for role, c in named.items())
+
+
+def _split_lines(snapshot: Snapshot, report: LeakageReport) -> Iterator[str]:
+    yield f"snapshot   {snapshot.digest}"
+    yield (
+        f"sides      {snapshot.training_sessions:,} training, {snapshot.held_out_sessions:,} held-out "
+        f"({100 * snapshot.held_out_share:.1f} %), {snapshot.quarantined:,} quarantined; split by {', '.join(report.by)}"
+    )
+    if snapshot.components:
+        largest = f"{snapshot.largest_component:,} sessions ({100 * snapshot.largest_component_share:.1f} %)"
+        yield f"groups     {snapshot.components:,}, the largest holds {largest}"
+    crossing = "".join(f", {count:,} {key}s" for key, count in report.crossing_keys.items())
+    yield f"crossing   {report.shared_sessions:,} sessions{crossing} stand on both sides"
+    yield (
+        f"shared     {_share(report, report.shared_customers)} of held-out sessions share a customer with training, "
+        f"{_share(report, report.shared_assets)} an asset"
+    )
+    yield (
+        f"repetition {_share(report, report.duplicate_sequences)} of held-out sessions went exactly the way of a "
+        "training session (information, no leak)"
+    )
+
+
+def _share(report: LeakageReport, count: int) -> str:
+    """A count of held-out sessions with its share."""
+    return f"{count:,} ({100 * report.share(count):.1f} %)"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    """Names with their counts."""
     return ", ".join(f"{name if name.isalnum() else repr(name)} {count:,}" for name, count in counts.items())
 
 
-def _after(counts: Mapping[str, Any], mark: str = ": ") -> str:
+def _after(counts: Mapping[str, int]) -> str:
     """Counts as the tail of a sentence; nothing when there are none."""
-    return f"{mark}{_counts(counts)}" if counts else ""
+    return f": {_counts(counts)}" if counts else ""
