@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from auditlib.audits.base import Audit, AuditResult, Findings, Subject
 from auditlib.errors import CancelledError, PrefixgateError
-from auditlib.progress import Progress
+from auditlib.progress import part
 
 
 def run_audit(audit: Audit, subject: Subject) -> AuditResult:
@@ -31,7 +31,9 @@ def run_battery(audits: Iterable[Audit], subject: Subject) -> tuple[AuditResult,
     chosen = tuple(audits)
     results = []
     for position, audit in enumerate(chosen):
-        watched = replace(subject, progress=_share(subject.progress, position, len(chosen), audit.name))
+        watched = replace(
+            subject, progress=part(subject.progress, position / len(chosen), (position + 1) / len(chosen), audit.name)
+        )
         watched.progress(0, 1, "")
         results.append(run_audit(audit, watched))
     subject.progress(1000, 1000, "audits finished")
@@ -41,13 +43,3 @@ def run_battery(audits: Iterable[Audit], subject: Subject) -> tuple[AuditResult,
 def unmeasured(audits: Iterable[Audit], problem: str) -> tuple[AuditResult, ...]:
     """Results of audits that could not begin, each with the same reason."""
     return tuple(AuditResult(audit.name, Findings(), 0.0, problem) for audit in audits)
-
-
-def _share(progress: Progress, position: int, audits: int, name: str) -> Progress:
-    """Progress that maps one audit's own steps onto its share of the whole battery."""
-
-    def report(done: int, total: int, note: str) -> None:
-        part = (position + done / max(total, 1)) / audits
-        progress(round(1000 * part), 1000, f"{name}: {note}" if note else name)
-
-    return report

@@ -48,7 +48,7 @@ def _split_lines(snapshot: Snapshot, report: LeakageReport) -> Iterator[str]:
     yield f"snapshot   {snapshot.digest}"
     yield (
         f"sides      {snapshot.training_sessions:,} training, {snapshot.held_out_sessions:,} held-out "
-        f"({100 * snapshot.held_out_share:.1f} %), {snapshot.quarantined:,} quarantined; split by {', '.join(report.by)}"
+        f"({100 * snapshot.held_out_share:.1f} %), {snapshot.quarantined:,} quarantined; by {', '.join(report.by)}"
     )
     if snapshot.components:
         largest = f"{snapshot.largest_component:,} sessions ({100 * snapshot.largest_component_share:.1f} %)"
