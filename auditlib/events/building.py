@@ -39,16 +39,16 @@ def _largest(machines: Sequence[Machine]) -> str:
 
 
 def _refusal(event_map: EventMap, machines: Sequence[Machine], clash: Clash, context: str) -> OrderClashError:
-    def named(column: int) -> str:
+    def _named(column: int) -> str:
         return event_map.name(event_map.domain[column])
 
     rules = tuple(machines[number].name for number in clash.machines)
-    witness = tuple(named(column) for column in clash.witness)
+    witness = tuple(_named(column) for column in clash.witness)
     what = "no session can satisfy them all"
     remedy = "take one out or give it a condition"
     if clash.event is not None:
-        what = f"together they never let {shown(named(clash.event))} occur, which each alone allows"
-        remedy += f", or say absence({shown(named(clash.event))}) if that is meant"
+        what = f"together they never let {shown(_named(clash.event))} occur, which each alone allows"
+        remedy += f", or say absence({shown(_named(clash.event))}) if that is meant"
     message = f"{context}: {' and '.join(rules)} clash: {what}; {_shown_witness(rules, witness, clash)}; {remedy}"
     return OrderClashError(message, rules, witness)
 

@@ -29,28 +29,32 @@ class Proposal:
 
 def candidates(counts: LogCounts, needed: int, min_support: float) -> Iterator[Proposal]:
     """Rules that apply to at least `needed` sessions and hold in a share of at least `min_support` of them."""
+    for template, count, applies, holds in _figures(counts):
+        enough = (applies >= max(needed, 1)) & (holds >= min_support * applies)
+        for place in np.argwhere(enough).tolist():
+            if len(set(place)) == len(place):  # no rule says anything of an event and itself
+                first, *then = (counts.names[number] for number in place)
+                at = tuple(place)
+                rule = OrderRule(template, first, then[0] if then else None, count)
+                yield Proposal(rule, int(applies[at]), int(holds[at]))
+
+
+def _figures(counts: LogCounts) -> Iterator[tuple[str, int | None, Numbers, Numbers]]:
+    """Template, count, and for each event or pair the sessions it applies to and holds in; simple templates first."""
     sessions = np.full(len(counts.names), counts.sessions)
-    one, other = counts.has[:, None], counts.has[None, :]
-    figures: list[tuple[str, Numbers, Numbers, int | None]] = [
-        ("init", sessions, counts.begins, None),
-        ("end", sessions, counts.ends, None),
-        ("exactly", sessions, counts.has_once, 1),
-        ("existence", sessions, counts.has, 1),
-        ("absence", counts.has, counts.has_once, 2),
-        ("succession", one + other - counts.has_both, counts.succeeded, None),
-        ("precedence", other, counts.prepared, None),
-        ("response", one, counts.answered, None),
-        ("chain precedence", other, counts.chained_before, None),
-        ("chain response", one, counts.chained_after, None),
-        ("not succession", counts.has_both, counts.has_both - counts.in_order, None),
-        ("not co-existence", _surprising(counts), np.minimum(one, other) - counts.has_both, None),
-    ]
-    for template, applies, holds, count in figures:
-        applies = np.broadcast_to(applies, holds.shape)
-        for place in zip(*np.nonzero((applies >= max(needed, 1)) & (holds >= min_support * applies)), strict=True):
-            names = [counts.names[number] for number in place]
-            if len(set(names)) == len(names):
-                yield Proposal(OrderRule(template, *names, count=count), int(applies[place]), int(holds[place]))
+    one, other = (np.broadcast_to(has, counts.has_both.shape) for has in (counts.has[:, None], counts.has[None, :]))
+    yield "init", None, sessions, counts.begins
+    yield "end", None, sessions, counts.ends
+    yield "exactly", 1, sessions, counts.has_once
+    yield "existence", 1, sessions, counts.has
+    yield "absence", 2, counts.has, counts.has_once
+    yield "succession", None, one + other - counts.has_both, counts.succeeded
+    yield "precedence", None, other, counts.prepared
+    yield "response", None, one, counts.answered
+    yield "chain precedence", None, other, counts.chained_before
+    yield "chain response", None, one, counts.chained_after
+    yield "not succession", None, counts.has_both, counts.has_both - counts.in_order
+    yield "not co-existence", None, _surprising(counts), np.minimum(one, other) - counts.has_both
 
 
 def _surprising(counts: LogCounts) -> Numbers:

@@ -42,18 +42,19 @@ class OrderClashError(OrderError):
 
 
 def find_clash(machines: Sequence[Machine], whole: Product) -> Clash | None:
-    """First contradiction among machines whose product is `whole`, or None.
+    """Smallest contradiction among machines whose product is `whole`, or None.
 
     A clash is a set of rules under which no session can end, or which together make an event impossible that each
     alone allows.
     """
     if whole.empty:
         return _explain(machines, machines, None)
+    clashes = []
     for event in np.flatnonzero((whole.step == DEAD).all(axis=0)):
         needs = [_requiring(machine, int(event)) for machine in machines]
         if not any(need is None for need in needs):  # one rule alone may well forbid an event: that is its meaning
-            return _explain(machines, [need for need in needs if need is not None], int(event))
-    return None
+            clashes.append(_explain(machines, [need for need in needs if need is not None], int(event)))
+    return min(clashes, key=lambda clash: len(clash.machines), default=None)
 
 
 def smallest_clash(machines: Sequence[Machine], starts: Sequence[int]) -> tuple[int, ...]:
@@ -108,9 +109,9 @@ def _requiring(machine: Machine, event: int) -> Machine | None:
 
 def _explain(rules: Sequence[Machine], narrowed: Sequence[Machine], event: int | None) -> Clash:
     guilty = smallest_clash(narrowed, [0] * len(narrowed))
-    turns = [guilty[at + 1 :] + guilty[: at + 1] for at in range(len(guilty))]  # each rule once as the broken one
+    turns = [(*(other for other in guilty if other != broken), broken) for broken in guilty]
     clashes = [_shown_by(rules, narrowed, turn, event) for turn in turns]
-    return max(clashes, key=lambda clash: (len(clash.witness), clash.machines))
+    return max(clashes, key=lambda clash: (len(clash.witness), clash.machines[-1]))  # the longest shows most
 
 
 def _shown_by(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,23 +126,23 @@ def read_text(path: Path, error: type[InputError]) -> str:
 def parse(text: str, where: str, error: type[InputError]) -> Entry:
     """The top value of a JSON text; keys written twice, NaN and infinities are refused."""
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+    def _pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         members = dict(found)
         if len(members) < len(found):
-            twice = sorted({key for key, _ in found if sum(key == other for other, _ in found) > 1})
+            twice = [key for key, times in Counter(key for key, _ in found).items() if times > 1]
             raise error(f"{where}: writes {', '.join(map(repr, twice))} twice in one object; keep one")
         return members
 
-    def constant(name: str) -> NoReturn:
+    def _constant(name: str) -> NoReturn:
         raise error(f"{where}: holds {name}, which is not JSON; write a number")
 
     try:
-        value = json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+        value = json.loads(text, object_pairs_hook=_pairs, parse_constant=_constant)
     except json.JSONDecodeError as problem:
         at = f"line {problem.lineno} column {problem.colno}"
         raise error(f"{where}, {at}: is not JSON ({problem.msg}); correct it there") from problem
     except (RecursionError, ValueError) as problem:  # nested too deep, or a number of thousands of digits
-        raise error(f"{where}: is not JSON that can be read ({problem}); write it again") from problem
+        raise error(f"{where}: cannot be read as JSON ({problem}); write it again") from problem
     return Entry(value, where, error)
 
 

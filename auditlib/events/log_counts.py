@@ -59,37 +59,35 @@ class LogCounts:
     @cached_property
     def has(self) -> Numbers:
         """Sessions [E] that have an event."""
-        return self.weight @ (self._count > 0)
+        return self._sessions_with(self._has)
 
     @cached_property
     def has_once(self) -> Numbers:
         """Sessions [E] that have an event exactly once."""
-        return self.weight @ (self._count == 1)
+        return self._sessions_with(self._count == 1)
 
     @cached_property
     def has_both(self) -> Numbers:
         """Sessions [E, E] that have both events."""
-        return self._by_first(lambda a: self._count[:, [a]] * self._count > 0)
+        return self._by_first(lambda a: self._has[:, [a]] & self._has)
 
     @cached_property
     def answered(self) -> Numbers:
         """Sessions [E, E] with the first event in which the other one follows each of them."""
-        return self._by_first(lambda a: (self._last[:, [a]] >= 0) & (self._last > self._last[:, [a]]))
+        return self._by_first(lambda a: self._has[:, [a]] & (self._last > self._last[:, [a]]))
 
     @cached_property
     def prepared(self) -> Numbers:
         """Sessions [E, E] with the other event in which the first one stands before each of them."""
-        return self._by_first(lambda a: (self._last >= 0) & (self._first > self._first[:, [a]]))
+        return self._by_first(lambda a: self._has & (self._first > self._first[:, [a]]))
 
     @cached_property
     def succeeded(self) -> Numbers:
         """Sessions [E, E] with either event in which both of the above hold."""
         return self._by_first(
             lambda a: (
-                (self._last >= 0)
-                & (self._last > self._last[:, [a]])
-                & (self._first > self._first[:, [a]])
-                & (self._last[:, [a]] >= 0)
+                (self._has[:, [a]] & (self._last > self._last[:, [a]]))
+                & (self._has & (self._first > self._first[:, [a]]))
             )
         )
 
@@ -116,7 +114,11 @@ class LogCounts:
     def _by_first(self, holds: Callable[[int], Flags]) -> Numbers:
         """Row by row, so that no more than [N, E] is held at a time."""
         names = range(len(self.names))
-        return np.array([self.weight @ holds(a) for a in names], dtype=np.int64).reshape(len(names), len(names))
+        rows = [self._sessions_with(holds(a)) for a in names]
+        return np.array(rows, dtype=np.int64).reshape(len(names), len(names))
+
+    def _sessions_with(self, holds: Flags) -> Numbers:
+        return np.asarray(self.weight @ holds, dtype=np.int64)
 
     def _chained(self, *, of_first: bool) -> Numbers:
         size = len(self.names)
@@ -134,6 +136,10 @@ class LogCounts:
         count = np.zeros((len(self.weight), len(self.names)), dtype=np.int64)
         np.add.at(count, (self.rows, self.events), 1)
         return count
+
+    @cached_property
+    def _has(self) -> Flags:
+        return self._count > 0
 
     @cached_property
     def _first(self) -> Numbers:

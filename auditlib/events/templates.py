@@ -46,7 +46,7 @@ class Template:
 
     def says(self, first: str, then: str, count: int) -> str:
         """The meaning with its events and count filled in, e.g. `after closed, assigned never occurs`."""
-        below = "never" if count == 1 else f"at most {_times(count - 1)}"
+        below = "never occurs" if count == 1 else f"occurs at most {_times(count - 1)}"
         return self.meaning.format(first=first, then=then, count=_times(count), below=below)
 
 
@@ -55,10 +55,10 @@ def _times(count: int) -> str:
 
 
 def _init() -> Shape:
-    def step(state: str, letter: Letter) -> str | None:
+    def _step(state: str, letter: Letter) -> str | None:
         return "begun" if state == "begun" or letter.first else None
 
-    return Shape("empty", step, lambda state: state == "begun")
+    return Shape("empty", _step, lambda state: state == "begun")
 
 
 def _end() -> Shape:
@@ -68,13 +68,13 @@ def _end() -> Shape:
 def _occurs(least: int, most: int | None) -> Shape:
     """At least `least` times, at most `most` times (None: without limit)."""
 
-    def step(count: int, letter: Letter) -> int | None:
-        more = count + letter.first
+    def _step(count: int, letter: Letter) -> int | None:
+        more = count + letter.first  # True counts as one
         if most is None:
             return min(more, least)  # what is beyond the least makes no difference
         return more if more <= most else None
 
-    return Shape(0, step, lambda count: count >= least)
+    return Shape(0, _step, lambda count: count >= least)
 
 
 def _seen(accepts: Callable[[bool, bool], bool]) -> Shape:
@@ -89,23 +89,23 @@ def _seen(accepts: Callable[[bool, bool], bool]) -> Shape:
 def _answered(breaks: Callable[[Letter], bool]) -> Shape:
     """Every first is followed by a then; while one is awaited, no event may come that `breaks`."""
 
-    def step(awaiting: bool, letter: Letter) -> bool | None:
+    def _step(awaiting: bool, letter: Letter) -> bool | None:
         if awaiting and breaks(letter):
             return None
         return letter.first or (awaiting and not letter.then)
 
-    return Shape(False, step, lambda awaiting: not awaiting)
+    return Shape(False, _step, lambda awaiting: not awaiting)
 
 
 def _prepared(keeps: Callable[[Letter], bool]) -> Shape:
     """Every then needs a first before it, which stays good over all events that `keeps` names."""
 
-    def step(ready: bool, letter: Letter) -> bool | None:
+    def _step(ready: bool, letter: Letter) -> bool | None:
         if letter.then and not ready:
             return None
         return letter.first or (ready and keeps(letter))
 
-    return Shape(False, step, lambda _ready: True)
+    return Shape(False, _step, lambda _ready: True)
 
 
 def _forbidden(keeps: Callable[[Letter], bool]) -> Shape:
@@ -114,20 +114,20 @@ def _forbidden(keeps: Callable[[Letter], bool]) -> Shape:
     The event that lifts is judged before it lifts, so that a rule can still forbid it by name.
     """
 
-    def step(active: bool, letter: Letter) -> bool | None:
+    def _step(active: bool, letter: Letter) -> bool | None:
         if active and letter.then:
             return None
         return letter.first or (active and not letter.lifts and keeps(letter))
 
-    return Shape(False, step, lambda _active: True)
+    return Shape(False, _step, lambda _active: True)
 
 
 def _both(one: Shape, other: Shape) -> Shape:
-    def step(state: tuple[Hashable, Hashable], letter: Letter) -> tuple[Hashable, Hashable] | None:
+    def _step(state: tuple[Hashable, Hashable], letter: Letter) -> tuple[Hashable, Hashable] | None:
         left, right = one.step(state[0], letter), other.step(state[1], letter)
         return None if left is None or right is None else (left, right)
 
-    return Shape((one.start, other.start), step, lambda state: one.accepts(state[0]) and other.accepts(state[1]))
+    return Shape((one.start, other.start), _step, lambda state: one.accepts(state[0]) and other.accepts(state[1]))
 
 
 def _always(_letter: Letter) -> bool:
@@ -162,7 +162,7 @@ TEMPLATES: Mapping[str, Template] = MappingProxyType(
         "existence": Template(
             lambda count: _occurs(count, None), "{first} occurs at least {count}", arity=1, counts=True
         ),
-        "absence": Template(lambda count: _occurs(0, count - 1), "{first} occurs {below}", arity=1, counts=True),
+        "absence": Template(lambda count: _occurs(0, count - 1), "{first} {below}", arity=1, counts=True),
         "exactly": Template(
             lambda count: _occurs(count, count), "{first} occurs exactly {count}", arity=1, counts=True
         ),
