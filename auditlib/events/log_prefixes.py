@@ -30,9 +30,9 @@ class LogPrefixes:
     @classmethod
     def of(cls, sequences: Sequence[Sequence[str]], event_map: EventMap) -> LogPrefixes:
         """Prefixes of the log's 2,000 most frequent sequences, so that a log of all-different sessions stays small."""
-        common = Counter(map(tuple, sequences)).most_common(MOST_VARIANTS)
-        rows = [(event_map.start, *event_map.encode(names)) for names, times in common for _ in range(times)]
-        trie = PrefixTrie.from_rows(rows)
+        by_weight = sorted(Counter(map(tuple, sequences)).items(), key=lambda item: (-item[1], item[0]))
+        rows = {(event_map.start, *event_map.encode(names)): times for names, times in by_weight[:MOST_VARIANTS]}
+        trie = PrefixTrie.from_counts(rows)
         column = {event: place for place, event in enumerate(event_map.domain)}
         begins = np.cumsum([0, *(len(level.event) for level in trie.levels)])
         levels = tuple(
@@ -42,7 +42,7 @@ class LogPrefixes:
         weight = np.concatenate([level.weight for level in trie.levels])
         events = np.concatenate([columns for _, columns in levels])
         times = np.bincount(events, weights=weight[1:], minlength=len(column))
-        mass = np.outer(weight, np.append(times, len(rows)))
+        mass = np.outer(weight, np.append(times, sum(rows.values())))
         return cls(levels, mass / mass.sum())
 
     def refused(self, machine: Machine, *, broken: bool) -> Flags:

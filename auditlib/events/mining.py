@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
+from auditlib.errors import OrderError
 from auditlib.events.candidates import Proposal, candidates
 from auditlib.events.clashes import find_clash
 from auditlib.events.event_map import EventMap
@@ -35,6 +36,8 @@ def propose(
     them, or that would take the automaton beyond 2,000 states; so the result compiles as it is. A rule must apply to
     `min_sessions` sessions (when left out: 1 % of the log and at least 10).
     """
+    if not 0 <= min_support <= 1:
+        raise OrderError(f"support is a share from 0 to 1, not {min_support}; write 0.99 for 99 %")
     told = [sequence for sequence in sequences if sequence]
     counts = LogCounts.of(told)
     needed = max(FEWEST_SESSIONS, round(FEWEST_SHARE * counts.sessions)) if min_sessions is None else min_sessions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,8 +82,12 @@ class PrefixTrie:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[int]]) -> PrefixTrie:
-        """Trie of rows of ids; the work grows with the distinct rows. InputError for a row without events."""
-        counted = Counter(tuple(row) for row in rows)
+        """Trie of rows of ids, repeated ones counted each time. InputError for a row without events."""
+        return cls.from_counts(Counter(tuple(row) for row in rows))
+
+    @classmethod
+    def from_counts(cls, counted: Mapping[tuple[int, ...], int]) -> PrefixTrie:
+        """Trie of distinct rows and how often each occurs; the work grows with the distinct rows alone."""
         weights = np.array(list(counted.values()), dtype=np.int64)
         lengths = np.array([len(row) for row in counted], dtype=np.int64)
         _check_lengths(lengths, None)
