@@ -116,9 +116,11 @@ class GuardedDecoder:
         self.revision = decoder.revision
         self.vocabulary_size = decoder.vocabulary_size
         self.context_length = decoder.context_length
-        positions = decoder.positions if isinstance(decoder, Described) else "its own"
-        kind = torch.device(device).type
-        self._identity = CacheIdentity(event_map, event_order, str(dtype), kind, positions, decoder.revision, "", ())
+        self.dtype = dtype
+        self.device = torch.device(device)
+        self.positions = decoder.positions if isinstance(decoder, Described) else "its own"
+        terms = str(dtype), self.device.type, self.positions
+        self._identity = CacheIdentity(event_map, event_order, *terms, decoder.revision, "", ())
 
     def identity(self, rows: Sequence[Sequence[int]]) -> CacheIdentity:
         """Identity of a request for these rows, with the weights as they are now."""

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from auditlib.decoding import masks
 from auditlib.decoding.choices import draws_of
 from auditlib.decoding.generated import Stop
-from auditlib.decoding.masks import next_states, order_mask
 from auditlib.decoding.policies import Setting
 from auditlib.events.automaton import OrderAutomaton
 
@@ -83,7 +83,7 @@ class Lanes:
         lanes.events[:, self.steps] = events  # take copied it
         return replace(
             lanes,
-            states=next_states(lanes.automata, lanes.states, events),
+            states=masks.next_states(lanes.automata, lanes.states, events),
             scores=lanes.scores + gains.numpy()[parents, events],
             steps=self.steps + 1,
         )
@@ -94,11 +94,11 @@ class Lanes:
 
     def allowed(self, vocabulary_size: int) -> Tensor:
         """What the order allows [N, V] so that each row can still end in time."""
-        return order_mask(self.automata, self.states, self.left(), vocabulary_size)
+        return masks.order_mask(self.automata, self.states, self.left(), vocabulary_size)
 
     def allowed_without_budget(self, vocabulary_size: int) -> Tensor:
         """What the order would allow [N, V] if the budget had no end."""
-        return order_mask(self.automata, self.states, np.full(len(self), _UNLIMITED), vocabulary_size)
+        return masks.order_mask(self.automata, self.states, np.full(len(self), _UNLIMITED), vocabulary_size)
 
     def emitted(self, row: int) -> tuple[int, ...]:
         """New events of one row."""

@@ -1,0 +1,125 @@
+"""Answers after other sessions against those of a decoder that saw nothing else: what a hidden cache gives away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from auditlib.audits.altered_requests import largest_weight
+from auditlib.audits.base import Subject
+from auditlib.audits.checked import CheckedDecoder
+from auditlib.audits.gaps import changed, gap
+from auditlib.audits.held_out import Row, written
+from auditlib.audits.twins import STRANGER, Twins
+from auditlib.audits.work import Piece, Watch
+from auditlib.errors import DecoderError
+
+
+@dataclass
+class NeighbourGaps:
+    """How far answers moved (logits), over how many, and how many logits changed on mere repetition.
+
+    `trials` are rows of the table "trials".
+    """
+
+    worst: float = 0.0
+    answers: int = 0
+    repeated: int = 0
+    repeats: int = 0
+    trials: list[tuple[str, str, str, str, str]] = field(default_factory=list)
+
+    def note(self, after: str, row: Row, apart: float) -> None:
+        """Count one answer in."""
+        self.worst = max(self.worst, apart)
+        self.answers += 1
+        outcome = "the cold answer" if apart == 0 else f"{apart:.3g} logits from it"
+        self.trials.append((f"asked after: {after}", "answer", "the cold answer", outcome, written(row)))
+
+
+class Neighbours:
+    """Asks the subject's decoder for each prefix after its twins, and a freshly loaded decoder for the same."""
+
+    def __init__(self, subject: Subject, twins: Sequence[Twins], watch: Watch) -> None:
+        self._subject, self._twins, self._watch = subject, twins, watch
+        self._warm = CheckedDecoder(subject.decoder, subject.device, watch.tick)
+        self._cold: dict[Row, Tensor] = {}
+        self.found = NeighbourGaps()
+        self.not_applicable: dict[str, str] = {}
+
+    def pieces(self) -> Iterator[Piece]:
+        """The work, one prefix after another."""
+        for one in self._twins:
+            yield "answers after other sessions", partial(self._look, one)
+        yield "answers after another revision", self._after_other_weights
+
+    def _look(self, one: Twins) -> None:
+        cold = self._cold[one.row] = self._answer(self._fresh(), one.row)
+        for likeness, other in one.alike:
+            self._answer(self._warm, other)
+            self._compare(likeness, one.row, cold)
+            if likeness == STRANGER:
+                self._confusion(one.row, cold, other)
+        other = one.alike[-1][1]
+        self._read(self._warm, other)  # a request that broke off: its cache is never asked for again
+        self._compare("a request that broke off", one.row, cold)
+        self._beside(one.row, other, cold)
+        again = changed(self._answer(self._warm, one.row), self._answer(self._warm, one.row))
+        self.found.repeated += int(again.sum())
+        self.found.repeats += again.numel()
+
+    def _compare(self, after: str, row: Row, cold: Tensor) -> None:
+        self.found.note(after, row, float(gap(self._answer(self._warm, row), cold).max()))
+
+    def _beside(self, row: Row, other: Row, cold: Tensor) -> None:
+        """Both sessions underway at once, one event in turn."""
+        whole = self._whole(self._warm, row)
+        steps = zip(self._steps(self._warm, other), self._steps(self._warm, row), strict=True)
+        answer = torch.stack([whole, *(mine for _, mine in steps)])
+        self.found.note("beside another session", row, float(gap(answer, cold).max()))
+
+    def _confusion(self, row: Row, cold: Tensor, other: Row) -> None:
+        """Whether even fresh decoders give both rows one cached answer where the full path tells them apart.
+
+        A cache that all decoders of a process share would otherwise answer warm and cold alike.
+        """
+        stranger = self._answer(self._fresh(), other)
+        full_apart, cached_apart = float(gap(stranger[0], cold[0])), float(gap(stranger[1:], cold[1:]).max())
+        self.found.note("a fresh decoder that saw a stranger", row, full_apart if cached_apart == 0 else 0.0)
+
+    def _after_other_weights(self) -> None:
+        decoder = self._subject.load(self._subject.dtype)
+        weights = largest_weight(decoder)
+        if weights is None:
+            self.not_applicable["answer after another revision"] = "the decoder does not show its weights"
+            return
+        for one in self._twins:
+            weights.mul_(1.5)
+            self._answer(CheckedDecoder(decoder, self._subject.device, self._watch.tick), one.row)
+            self._compare("another revision of the same name", one.row, self._cold[one.row])
+
+    def _fresh(self) -> CheckedDecoder:
+        decoder = self._subject.load(self._subject.dtype)
+        if decoder is self._subject.decoder:
+            raise DecoderError("loading the revision again gave the same decoder, so no answer of it is a cold one")
+        return CheckedDecoder(decoder, self._subject.device, self._watch.tick)
+
+    def _answer(self, checked: CheckedDecoder, row: Row) -> Tensor:
+        """Logits [4, V] after a row: full path, prefill, and two more events on the cached path."""
+        return torch.stack([self._whole(checked, row), *self._steps(checked, row)])
+
+    def _whole(self, checked: CheckedDecoder, row: Row) -> Tensor:
+        return checked.full(*checked.stack([row]))[0, -1]
+
+    def _read(self, checked: CheckedDecoder, row: Row) -> None:
+        next(self._steps(checked, row))
+
+    def _steps(self, checked: CheckedDecoder, row: Row) -> Iterator[Tensor]:
+        logits, cache = checked.prefill(*checked.stack([row]))
+        yield logits[0]
+        for event in (row[-1], row[1]):
+            more, cache = checked.extend(*checked.stack([(event,)]), cache)
+            yield more[0, 0]

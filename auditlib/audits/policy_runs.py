@@ -1,0 +1,107 @@
+"""Generation as the decoding-policy audit asks for it, and whether a second run of a setting gives the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from auditlib.audits.base import Subject
+from auditlib.audits.emitted import Bounds
+from auditlib.audits.precise import load_precise
+from auditlib.audits.prefix_set import PrefixCase
+from auditlib.audits.work import Watch
+from auditlib.decoders.protocol import Decoder
+from auditlib.decoding.generated import Generated
+from auditlib.decoding.loop import generate
+from auditlib.decoding.policies import Setting
+
+Found = list[list[Generated]]
+_ALONE, _REGROUPED, _GROUP, _BATCH = 16, 48, 5, 128
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Generation on the subject's decoder, under the one cap of new events of its policy."""
+
+    subject: Subject
+    watch: Watch
+
+    def run(
+        self, setting: Setting, cases: Sequence[PrefixCase], batch: int = _BATCH, decoder: Decoder | None = None
+    ) -> Found:
+        """Hypotheses of each case by the cached path, on the subject's decoder unless another is given."""
+        return generate(
+            decoder or self.subject.decoder,
+            [case.row for case in cases],
+            setting,
+            event_map=self.subject.event_map,
+            automata=[case.automaton for case in cases],
+            max_new=self.subject.max_new_events,
+            batch=batch,
+            device=self.subject.device,
+            progress=lambda *_: self.watch.tick(),
+        )
+
+    def bounds(self, setting: Setting) -> Bounds:
+        """What new events of a setting stay within."""
+        return Bounds(self.subject.max_new_events, self.subject.decoder.context_length, setting.order_mask)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDependence:
+    """How many prefixes were run in other company, how many changed, and how many of these only by rounding."""
+
+    looked: int
+    changed: int
+    ties: int
+
+
+def batch_dependence(runs: Runs, setting: Setting, cases: Sequence[PrefixCase], found: Found) -> BatchDependence:
+    """Run prefixes alone and in small groups of other company, and compare events with what the large batch gave.
+
+    Where float64 runs alone and in company agree, the change is a tie that rounding decides: counted apart.
+    """
+    alone, regrouped = places(len(cases), _ALONE), places(len(cases), _REGROUPED)
+    changed = set(_changed(runs, setting, cases, found, alone, 1))
+    changed |= set(_changed(runs, setting, cases, found, regrouped[::2] + regrouped[1::2], _GROUP))
+    ties = _ties(runs, setting, [cases[place] for place in sorted(changed)]) if changed else 0
+    return BatchDependence(len(alone) + len(regrouped), len(changed) - ties, ties)
+
+
+def _changed(
+    runs: Runs, setting: Setting, cases: Sequence[PrefixCase], found: Found, chosen: Sequence[int], batch: int
+) -> list[int]:
+    again = runs.run(setting, [cases[place] for place in chosen], batch)
+    return [place for place, other in zip(chosen, again, strict=True) if events_of(found[place]) != events_of(other)]
+
+
+def _ties(runs: Runs, setting: Setting, cases: Sequence[PrefixCase]) -> int:
+    precise = load_precise(runs.subject, runs.watch).decoder
+    if precise is None or runs.subject.dtype == torch.float64:
+        return 0
+    together = runs.run(setting, [*cases, *cases], decoder=precise)
+    alone = runs.run(setting, cases, 1, precise)
+    return sum(events_of(one) == events_of(other) for one, other in zip(alone, together, strict=False))
+
+
+def narrow_differs(runs: Runs, setting: Setting, cases: Sequence[PrefixCase]) -> tuple[int, int]:
+    """How many prefixes, run with top-k 1 and with the narrowest top-p, do not get greedy's events; how many ran."""
+    some = [cases[place] for place in places(len(cases), _REGROUPED)]
+    wanted = [events_of(one) for one in runs.run(Setting("greedy", "greedy", setting.order_mask), some)]
+    narrow = (replace(setting, top_k=1, width=1), replace(setting, top_k=0, top_p=1e-9, width=1))
+    got = [events_of(one) for only in narrow for one in runs.run(only, some)]
+    return sum(one != other for one, other in zip(got, wanted * len(narrow), strict=True)), len(got)
+
+
+def events_of(hypotheses: Sequence[Generated]) -> list[tuple[int, ...]]:
+    """Events of each hypothesis."""
+    return [one.events for one in hypotheses]
+
+
+def places(count: int, most: int) -> list[int]:
+    """At most `most` of the places 0 to `count` - 1, evenly spread, both ends included."""
+    if count <= most:
+        return list(range(count))
+    return [round(index * (count - 1) / (most - 1)) for index in range(most)]

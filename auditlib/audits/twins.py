@@ -1,0 +1,64 @@
+"""Prefixes with near twins: what a cache that looks at too little would take for one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from auditlib.audits.base import Subject
+from auditlib.audits.held_out import Row, spread
+from auditlib.audits.prefix_set import PrefixSet
+
+STRANGER = "all but the last event changed"
+"""The likeness of a row that shares length and last event only."""
+
+_MOST, _SHORTEST, _ROOM = 6, 3, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Twins:
+    """A prefix and the rows that a careless cache might serve in its place, each with what makes them alike."""
+
+    row: Row
+    session_id: str
+    alike: tuple[tuple[str, Row], ...]
+
+
+def twin_rows(subject: Subject, chosen: PrefixSet) -> tuple[Twins, ...]:
+    """At most six prefixes, spread over the lengths that leave room for two more events, each with its twins.
+
+    Rows of valid events are made up where the held-out prefixes are fewer than two; none where the context has no room
+    for three events and two more.
+    """
+    longest = subject.decoder.context_length - _ROOM
+    real = {case.row: case.session_id for case in chosen.cases if _SHORTEST <= len(case.row) <= longest}
+    made_up = [row for row in _made_up(subject, longest) if row not in real]
+    rows = sorted([*real, *made_up[: max(0, 2 - len(real))]], key=lambda row: (len(row), row))
+    domain = subject.event_map.domain
+    return tuple(Twins(row, real.get(row, ""), tuple(_alike(row, domain, rows))) for row in spread(rows, _MOST))
+
+
+def _made_up(subject: Subject, longest: int) -> Iterator[Row]:
+    domain, start = subject.event_map.domain, subject.event_map.start
+    for length in (_SHORTEST, _SHORTEST + 2):
+        if domain and length <= longest:
+            yield (start, *(domain[place % len(domain)] for place in range(length - 1)))
+
+
+def _alike(row: Row, domain: Sequence[int], rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
+    yield "one event shorter", row[:-1]
+    yield "one event longer", (*row, domain[len(row) % len(domain)])
+    if len(domain) < 2:  # no other event exists
+        return
+    for place in sorted({1, len(row) // 2, len(row) - 2}):
+        yield "one event changed", (*row[:place], _other(row[place], domain), *row[place + 1 :])
+    yield "last event changed", (*row[:-1], _other(row[-1], domain))
+    like = [one for one in rows if len(one) == len(row) and one[-1] == row[-1] and one != row]
+    for one in like[:1]:
+        yield "another session's prefix of the same length and last event", one
+    yield STRANGER, (row[0], *(_other(event, domain) for event in row[1:-1]), row[-1])
+
+
+def _other(event: int, domain: Sequence[int]) -> int:
+    """The next event of the domain, the first after the last."""
+    return domain[(domain.index(event) + 1) % len(domain)] if event in domain else domain[0]
