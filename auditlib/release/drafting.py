@@ -1,4 +1,4 @@
-"""What a reviewer is about to sign: their decision, its place in the line of verdicts, or what another signed before."""
+"""What a reviewer is about to sign: their decision, its place in the line of verdicts, or what another signed."""
 
 from __future__ import annotations
 

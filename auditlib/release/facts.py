@@ -10,21 +10,21 @@ from typing import Any
 from auditlib.errors import IntegrityError, RunError
 from auditlib.files import sha256_of
 from auditlib.release.documents import read_object
-from auditlib.release.statement import Place, Review, build_statement, hex_of
+from auditlib.release.statement import Evidence, Place, Review, build_statement, hex_of
 from auditlib.release.subjects import ARTIFACT, folder_digests
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Everything of a run that a verdict speaks of; `subjects` maps names to SHA-256 in hexadecimal digits."""
+    """Everything of a run that a verdict speaks of."""
 
     report: Mapping[str, Any]
     manifest: Mapping[str, Any]
-    subjects: Mapping[str, str]
+    evidence: Evidence
 
     def statement(self, review: Review, place: Place) -> bytes:
         """The statement to sign, the same bytes for the same review and place."""
-        return build_statement(self.report, self.manifest, self.subjects, review, place)
+        return build_statement(self.report, self.manifest, self.evidence, review, place)
 
 
 def facts_of(
@@ -46,7 +46,8 @@ def facts_of(
         raise IntegrityError(f"{report_file} and the manifest beside it do not belong together; audit again")
     packaged = {} if artifact is None else folder_digests(artifact)
     files = {ARTIFACT + name: found for name, found in packaged.items()}
-    return RunFacts(report, manifest, {"revision.json": revision, "report.json": hex_of(digest), **files})
+    subjects = {"revision.json": revision, "report.json": hex_of(digest), **files}
+    return RunFacts(report, manifest, Evidence(subjects, sha256_of(run_folder / "manifest.json")))
 
 
 def _document(path: Path) -> dict[str, Any]:

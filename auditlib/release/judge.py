@@ -150,7 +150,7 @@ def _checks(
 
 def _at_most(limit: Limit, found: Measured, largest_tolerance: float) -> float | None:
     if limit.at_most != "tolerance":
-        return limit.at_most
+        return float(limit.at_most)
     measured = tolerance(found)
     return None if measured is None else min(measured, largest_tolerance)
 
@@ -196,4 +196,6 @@ def _all_allowed(decision: Mapping[object, object]) -> bool:
     decoding, proposed = decision.get("decoding"), decision.get("proposed")
     if decision.get("cache_acceleration") != "allowed" or not isinstance(decoding, Mapping):
         return False
-    return isinstance(proposed, list) and bool(proposed) and all(decoding.get(name) == "allowed" for name in proposed)
+    if not isinstance(proposed, list) or not proposed:
+        return False
+    return all(isinstance(name, str) and decoding.get(name) == "allowed" for name in proposed)

@@ -14,8 +14,8 @@ def moment_of(text: object) -> datetime:
     """The moment that RFC 3339 text or a bare date names, UTC where no offset stands; ValueError for other things."""
     if not isinstance(text, str):
         raise ValueError("not a time")  # noqa: TRY004  one error for every form of not a time
-    moment = datetime.fromisoformat(text)
     try:
+        moment = datetime.fromisoformat(text)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except OverflowError:  # an offset that leads out of the years 1 to 9999
-        raise ValueError("not a time that UTC has") from None
+    except (ValueError, OverflowError):  # overflow: an offset that leads out of the years 1 to 9999
+        raise ValueError("not a time") from None  # Python's own message quotes the text, and this one may be shown

@@ -40,16 +40,32 @@ class Place:
     previous: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a verdict points at: its subjects as name → SHA-256 in hexadecimal digits, and the run's manifest.
+
+    The manifest ("sha256:…") lists the digest of every table of the run, so the verdict binds them all.
+    """
+
+    subjects: Mapping[str, str]
+    manifest: str
+
+
 def build_statement(
-    report: Mapping[str, Any], manifest: Mapping[str, Any], subjects: Mapping[str, str], review: Review, place: Place
+    report: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    evidence: Evidence,
+    review: Review,
+    place: Place,
 ) -> bytes:
-    """The bytes to sign for one run. `subjects` maps names to SHA-256 in hexadecimal digits.
+    """The bytes to sign for one run.
 
     The result is PASSED only when the gate found nothing and the reviewer approves. RunError when the run lacks
     something, or holds what JSON cannot.
     """
     try:
-        predicate = _predicate(report, manifest, review, place)
+        predicate = {**_predicate(report, manifest, review, place), "manifest": evidence.manifest}
+        subjects = evidence.subjects
         return canonical(
             {
                 "_type": STATEMENT_TYPE,
@@ -91,6 +107,7 @@ def _predicate(
         "not_applicable": {
             name: audit["not_applicable"] for name, audit in report["audits"].items() if audit["not_applicable"]
         },
+        "notes": {name: audit["notes"] for name, audit in report["audits"].items() if audit.get("notes")},
         "tolerance": dict(_tolerances(report)),
         **{name: manifest[name] for name in ("device", "dtype", "seed", "versions")},
     }

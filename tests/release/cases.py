@@ -1,0 +1,155 @@
+"""Runs, keys and people that the tests of this room stand on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from auditlib.release.checks import Measured
+from auditlib.release.documents import canonical
+from auditlib.release.judge import judge
+from auditlib.release.keys import key_id, public_pem
+from auditlib.release.limits import LIMITS, limits_from
+from auditlib.release.signing import sign
+
+SETTINGS = {"greedy": "greedy", "sampled": "sampled", "beam": "beam"}
+COMPARISONS = {f"{name} without order mask": kind for name, kind in SETTINGS.items()}
+PASSPHRASE = b"correct horse"
+NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Number:
+    name: str
+    value: object
+    unit: str = "unit"
+    count: object = 40
+
+
+def names_of(limit, settings=SETTINGS):
+    """What the measurements of a limit are called."""
+    if limit.blocks != "setting":
+        return [limit.check]
+    return [f"{name}: {limit.check}" for name, kind in settings.items() if not limit.kinds or kind in limit.kinds]
+
+
+def sound():
+    """What all audits measured on a decoder without a fault, every optional probe included."""
+    found = {}
+    for limit in LIMITS:
+        if limit.stand_in_for is None:
+            names = [*names_of(limit), *(names_of(limit, COMPARISONS) if limit.blocks == "setting" else [])]
+            found.setdefault(limit.audit, []).extend(Number(name, 0.0) for name in names)
+    for audit in ("cache parity", "cache identity"):
+        found[audit].append(Number("tolerance", 4e-5, "logit"))
+    found["training"].append(Number("held-out accuracy", 0.71, "share"))
+    return {audit: Measured(tuple(numbers)) for audit, numbers in found.items()}
+
+
+def changed(measured, audit, name, **fields):
+    """The same, with one measurement changed; without fields it is taken away."""
+    old = measured[audit]
+    numbers = [replace(one, **fields) if one.name == name else one for one in old.measurements]
+    if not fields:
+        numbers = [one for one in numbers if one.name != name]
+    return {**measured, audit: replace(old, measurements=tuple(numbers))}
+
+
+def judged(measured, limits=None, settings=SETTINGS, comparisons=COMPARISONS):
+    return judge(measured, settings, comparisons, limits_from(limits)).to_report()
+
+
+def digest(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class RunOnDisk:
+    folder: Path
+    revision: Path
+    report: dict = field(repr=False)
+    manifest: dict = field(repr=False)
+
+
+def write_run(root: Path, measured=None, name="20261130T120000Z-0a1b2c3d") -> RunOnDisk:
+    """A run folder and the revision it is about."""
+    revision = root / "revision"
+    if not revision.exists():
+        write_revision(revision)
+    revision_digest = f"sha256:{hashlib.sha256((revision / 'revision.json').read_bytes()).hexdigest()}"
+    folder = root / "runs" / name
+    folder.mkdir(parents=True)
+    report = {
+        "format": 1, "run": name, "created": "2026-11-30T12:00:00+00:00", "revision": revision_digest,
+        "revision_name": "event-gpt-test", "snapshot": digest("rows"), "dtype": "float32",
+        **judged(sound() if measured is None else measured),
+    }  # fmt: skip
+    (folder / "report.json").write_bytes(canonical(report))
+    manifest = {
+        "format": 1, "run": name, "created": report["created"],
+        "revision": {"name": "event-gpt-test", "digest": revision_digest, "folder": "revision"},
+        "snapshot": {"digest": digest("rows"), "file": "store.duckdb", "file_sha256": digest("file")},
+        "policy": {"digest": digest("policy"), "document": {"format": 1, "max_new_events": 32}},
+        "event_map": {"version": "1", "digest": digest("map")},
+        "event_order": {"version": "2", "digest": digest("order")},
+        "device": {"device": "cpu", "processor": "test"}, "versions": {"python": "3.11"},
+        "code": {"version": "0.1.0", "digest": digest("code")}, "seed": 0, "dtype": "float32",
+        "files": {"report.json": f"sha256:{hashlib.sha256((folder / 'report.json').read_bytes()).hexdigest()}"},
+    }  # fmt: skip
+    (folder / "manifest.json").write_bytes(canonical(manifest))
+    return RunOnDisk(folder, revision, report, manifest)
+
+
+def write_revision(folder: Path, weights: bytes = b"weights") -> None:
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(weights)
+    files = {"model.safetensors": f"sha256:{hashlib.sha256(weights).hexdigest()}"}
+    (folder / "revision.json").write_text(json.dumps({"format": 1, "name": "event-gpt-test", "files": files}))
+
+
+@cache
+def private_key(person: str) -> ec.EllipticCurvePrivateKey:
+    """One key a person for the whole test run: making them costs more than using them."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def key_file(folder: Path, person: str, *, encrypted: bool = True) -> Path:
+    path = folder / f"{person}.pem"
+    protection = serialization.BestAvailableEncryption(PASSPHRASE) if encrypted else serialization.NoEncryption()
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
+    path.write_bytes(private_key(person).private_bytes(*form, protection))
+    path.chmod(0o600)
+    return path
+
+
+def trusted(*people: str, threshold: int = 1, **fields) -> dict:
+    """A trust document; `fields` are put over every entry."""
+    return {"format": 1, "threshold": threshold, "keys": [entry(person, **fields) for person in people]}
+
+
+def entry(who: str, **fields) -> dict:
+    public = private_key(who).public_key()
+    return {
+        "keyid": key_id(public), "public_key": public_pem(public), "person": who.title(),
+        "roles": ["release-signer"], "not_before": "2026-01-01T00:00:00Z", "not_after": "2027-12-31T00:00:00Z",
+        "revoked": False, **fields,
+    }  # fmt: skip
+
+
+def keyid(person: str) -> str:
+    return key_id(private_key(person).public_key())
+
+
+def signed(payload: bytes, *people: str) -> bytes:
+    """An envelope around any payload, signed by these people."""
+    envelope = None
+    for person in people:
+        envelope = sign(payload, private_key(person), envelope)
+    return envelope
