@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,40 +57,45 @@ def order_of(seed: int, name: str) -> bytes:
     return hashlib.blake2b(f"{seed}\0{name}".encode(), digest_size=8).digest()
 
 
-def best_quarantine(rows: Sequence[Keyed], by: Sequence[str], wanted: float, starts: Iterator[Flags]) -> Quarantined:
+def best_quarantine(
+    rows: Sequence[Keyed], by: Sequence[str], wanted: float, starts: Iterable[Quarantined]
+) -> Quarantined:
     """The proposal that keeps most sessions with a held-out share near `wanted`, else the nearest share.
 
-    Each start says which sessions one would hold out. A value of a key is held out when more than a threshold of its
-    sessions would be; a session stays when it and all its values are on the same side, so no value stands on both.
+    Each start says which sessions one would hold out and train on. A value of a key is held out when more than a
+    threshold of its sessions would be; a session stays when it and all its values are on the same side, so no value
+    stands on both.
     """
     links = [_links(rows, key) for key in by if key != "session"]
-    best, best_score = Quarantined(np.zeros(len(rows), bool), np.zeros(len(rows), bool)), (False, float("-inf"))
+    nothing = np.zeros(len(rows), bool)
+    best, best_score = Quarantined(nothing, nothing), (False, float("-inf"))
     for start in starts:
         for threshold in _THRESHOLDS:
             proposal = _proposal(start, links, float(threshold))
-            error = abs(proposal.share - wanted)
-            near = error <= TOLERANCE * wanted
-            score = (near, float(proposal.kept) if near else -error)
+            error = abs(proposal.share - wanted) / wanted
+            near = error <= TOLERANCE
+            # Sessions kept weigh as much as the share: 10 % off the share costs as much as 10 % of the sessions.
+            score = (near, proposal.kept * (1 - error) if near else -error)
             if score > best_score:
                 best, best_score = proposal, score
     return best
 
 
-def random_starts(rows: Sequence[Keyed], by: Sequence[str], wanted: float, seed: int) -> Iterator[Flags]:
+def random_starts(rows: Sequence[Keyed], by: Sequence[str], wanted: float, seed: int) -> Iterator[Quarantined]:
     """Yield starts that hold out whole values of the key with the fewest values, in shuffled order."""
     links = min((_links(rows, key) for key in by if key != "session"), key=lambda one: len(one.names))
     counts = np.bincount(links.value, minlength=len(links.names))
     for start in range(_STARTS):
         order = sorted(range(len(links.names)), key=lambda value: order_of(seed, f"{start}\0{links.names[value]}"))
-        held = np.zeros(len(links.names), bool)
-        held[_first_near(counts, order, wanted * len(links.session))] = True
-        flags = np.array([order_of(seed, f"{start}\0{row.session_id}") < _cut(wanted) for row in rows], bool)
-        flags[links.session] = held[links.value]
-        yield flags
+        value_held = np.zeros(len(links.names), bool)
+        value_held[_near_share(counts, order, wanted * len(links.session))] = True
+        held = np.array([order_of(seed, f"{start}\0{row.session_id}") < _cut(wanted) for row in rows], bool)
+        held[links.session] = value_held[links.value]
+        yield Quarantined(held, ~held)
 
 
-def _first_near(counts: NDArray[np.int64], order: list[int], wanted: float) -> list[int]:
-    """Values in that order whose sessions together come near the number wanted; one too many is passed over."""
+def _near_share(counts: NDArray[np.int64], order: list[int], wanted: float) -> list[int]:
+    """Values in that order that together have about the number of sessions wanted; too large a one is passed over."""
     chosen: list[int] = []
     total = 0
     for value in order:
@@ -115,11 +120,11 @@ def _links(rows: Sequence[Keyed], key: str) -> _Links:
     return _Links(table[:, 0], table[:, 1], tuple(numbers))
 
 
-def _proposal(start: Flags, links: Sequence[_Links], threshold: float) -> Quarantined:
-    held, trained = start.copy(), ~start
+def _proposal(start: Quarantined, links: Sequence[_Links], threshold: float) -> Quarantined:
+    held, trained = start.held.copy(), start.trained.copy()
     for link in links:
-        wanted = np.bincount(link.value, weights=start[link.session], minlength=len(link.names))
-        value_held = wanted > threshold * np.bincount(link.value, minlength=len(link.names))
+        of_value = np.bincount(link.value, weights=start.held[link.session], minlength=len(link.names))
+        value_held = of_value > threshold * np.bincount(link.value, minlength=len(link.names))
         of_session = value_held[link.value]
         held[link.session[~of_session]] = False
         trained[link.session[of_session]] = False

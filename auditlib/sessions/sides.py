@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 from auditlib.errors import StoreError
 from auditlib.sessions.components import KEYS, Components, KeyedSession, components
-from auditlib.sessions.quarantine import TOLERANCE, Flags, best_quarantine, order_of, random_starts
+from auditlib.sessions.quarantine import TOLERANCE, Flags, Quarantined, best_quarantine, order_of, random_starts
 from auditlib.sessions.snapshot import Side, Terms
+
+# Held-out sides to try in a chronological split with quarantine, as parts of the one asked for.
+_CUTS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 1.15, 1.3, 1.6, 2.0, 2.5, 3.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ def choose_sides(rows: Sequence[KeyedSession], terms: Terms) -> Sides:
 
 def _random(rows: Sequence[KeyedSession], groups: Components, terms: Terms) -> Flags | None:
     """Whole components in shuffled order until the share is reached; one that would overshoot is passed over."""
-    first = np.unique(groups.label, return_index=True)[1]
+    first = np.unique(groups.label, return_index=True)[1].tolist()
     order = sorted(range(len(groups.sizes)), key=lambda group: order_of(terms.seed, rows[first[group]].session_id))
     wanted = _wanted(len(rows), terms)
     held = np.zeros(len(groups.sizes), bool)
@@ -88,26 +91,29 @@ def _quarantined(rows: Sequence[KeyedSession], terms: Terms) -> list[Side]:
     by = [key for key in terms.by if key != "session"]
     starts = _latest(rows, terms) if terms.chronological else random_starts(rows, by, terms.held_out, terms.seed)
     proposal = best_quarantine(rows, by, terms.held_out, starts)
-    if terms.chronological and proposal.held.any():
-        proposal.trained[_running(rows, proposal.held)] = False
     if not proposal.trained.any() or not _near(int(proposal.held.sum()), proposal.kept, terms):
         raise StoreError(
-            f"no split by {', '.join(terms.by)} comes near {terms.held_out:.0%} held out, even with quarantine: the best "
-            f"holds out {int(proposal.held.sum())} sessions, trains on {int(proposal.trained.sum())} and leaves out "
-            f"{len(rows) - proposal.kept} of {len(rows)}; split by fewer keys or ask for another --held-out"
+            f"no split by {', '.join(terms.by)} comes near {terms.held_out:.0%} held out, even with quarantine: the "
+            f"best holds out {int(proposal.held.sum())} sessions, trains on {int(proposal.trained.sum())} and leaves "
+            f"out {len(rows) - proposal.kept} of {len(rows)}; split by fewer keys or ask for another --held-out"
         )
     return proposal.sides()
 
 
-def _latest(rows: Sequence[KeyedSession], terms: Terms) -> Iterator[Flags]:
-    """Yield cuts in time around the one asked for: quarantine takes unequal parts of the two sides."""
+def _latest(rows: Sequence[KeyedSession], terms: Terms) -> Iterator[Quarantined]:
+    """Yield cuts in time around the one asked for, because quarantine takes unequal parts of the two sides.
+
+    Sessions that are still running at the cut belong to neither.
+    """
     order = _by_start(rows)
-    for factor in (1.0, 0.8, 1.25, 0.6, 1.6, 2.2, 0.4, 3.0):
+    for factor in _CUTS:
         count = round(len(rows) * terms.held_out * factor)
         if 0 < count < len(rows):
-            flags = np.zeros(len(rows), bool)
-            flags[order[-count:]] = True
-            yield flags
+            held = np.zeros(len(rows), bool)
+            held[order[-count:]] = True
+            trained = ~held
+            trained[_running(rows, held)] = False
+            yield Quarantined(held, trained)
 
 
 def _wanted(sessions: int, terms: Terms) -> int:

@@ -67,9 +67,9 @@ def split(
     """A frozen snapshot whose sides share no key of `by`: at random by `seed`, or the latest sessions held out.
 
     Sessions that share a key, directly or through others, stay together; a missing key joins nobody. With `quarantine`,
-    where that is impossible, the sessions that would join the sides are left out of both; in a chronological split these
-    are also the training sessions still running when the first held-out one begins.
-    StoreError, with the sizes of the groups and the ways out, when nothing near the share asked for keeps the sides apart.
+    where that is impossible, the sessions that would join the sides are left out of both; in a chronological split
+    these are also the training sessions still running when the first held-out one begins.
+    StoreError, with the sizes of the groups and the ways out, when nothing near the share keeps the sides apart.
     """
     terms = _checked_terms(by, held_out, seed, chronological=chronological, quarantine=quarantine)
     progress(0, 3, "reading keys")

@@ -1,4 +1,7 @@
-"""The session store: what happened, read through typed questions. SQL on sessions stands in this file and its `store_*` siblings."""
+"""The session store: what happened, read through typed questions.
+
+All SQL on sessions stands in this file and its `store_*` siblings.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ from auditlib.sessions.store_file import attach, rewriting
 
 @dataclass(frozen=True, slots=True)
 class StoreSummary:
-    """How much a store holds; times are None when it is empty. `customers` and `assets` count sessions that have one."""
+    """How much a store holds; times are None when it is empty.
+
+    `imports` counts those not undone, `customers` and `assets` the sessions that have one.
+    """
 
     sessions: int
     events: int
@@ -172,8 +178,7 @@ class SessionStore:
         terms give the snapshot that is there already. StoreError for sessions that the store does not hold.
         """
         with self._rewriting() as connection:
-            snapshot = store_snapshot.freeze(connection, terms, sides, components)
-        return snapshot
+            return store_snapshot.freeze(connection, terms, sides, components)
 
     def keyed_sessions(self) -> list[KeyedSession]:
         """Every session of the store now, by id, with its keys: what a split works on."""

@@ -68,7 +68,7 @@ def transitions(
     found = rows(
         cursor,
         "select pair[1], pair[2], count(*) from (select unnest(list_transform(range(len(events) + 1), "  # noqa: S608
-        f"step -> [events[nullif(step, 0)], events[step + 1]])) as pair from ({query})) "
+        f"lambda step: [events[nullif(step, 0)], events[step + 1]])) as pair from ({query})) "
         "group by all order by 1 nulls last, 2 nulls last",
         values,
     )

@@ -82,7 +82,7 @@ def _copied(path: Path, copy: Path) -> duckdb.DuckDBPyConnection:
 
 
 def _connect(path: Path, option: str) -> duckdb.DuckDBPyConnection:
-    settings = {
+    settings: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "python_enable_replacements": "false",  # no Python variable is ever taken for a table
@@ -113,7 +113,8 @@ def _quoted(path: Path) -> str:
 
 def _check_file(path: Path) -> None:
     try:
-        with path.open("rb", opener=_open_without_waiting) as file:
+        # Without waiting: a named pipe would block for ever.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
             magic = file.read(12)[8:] if regular else b""
     except FileNotFoundError:
@@ -129,10 +130,6 @@ def _check_file(path: Path) -> None:
             f"beside {path} lies {path.name}.wal: another program is changing the store, or died doing so; "
             "close that program, or import the log again into a new store"
         )
-
-
-def _open_without_waiting(name: str, flags: int) -> int:
-    return os.open(name, flags | os.O_NONBLOCK)  # a named pipe would block for ever
 
 
 @contextlib.contextmanager

@@ -64,26 +64,29 @@ def refuse_known_source(connection: duckdb.DuckDBPyConnection, sha256: str) -> N
             raise StoreError(f"this log is in the store already (import {import_id}); undo that import to read it anew")
 
 
-def stage(
-    connection: duckdb.DuckDBPyConnection,
-    events: Iterable[pa.Table],
-    rejects: Iterable[pa.Table],
-    attributes: Sequence[str],
-) -> None:
-    """Put rows of STAGED and REJECTED into temporary tables, a piece at a time."""
+def stage_events(connection: duckdb.DuckDBPyConnection, tables: Iterable[pa.Table], attributes: Sequence[str]) -> None:
+    """Put rows of STAGED, with one more column per attribute, into a temporary table, a piece at a time."""
     extra = "".join(f", attribute_{number} varchar" for number in range(len(attributes)))
     connection.execute(
         "create temp table staged (source_row bigint, row_hash bigint, session_id varchar, name varchar, "
         f"time timestamp, customer varchar, asset varchar{extra})"
     )
+    _fill(connection, "insert into staged select * from piece", tables)
+
+
+def stage_rejects(connection: duckdb.DuckDBPyConnection, tables: Iterable[pa.Table]) -> None:
+    """Put rows of REJECTED into a temporary table, a piece at a time."""
     connection.execute(
         "create temp table rejected (source_row bigint, session_id varchar, reason varchar, text varchar)"
     )
-    for table, pieces in (("staged", events), ("rejected", rejects)):
-        for piece in pieces:
-            connection.register("piece", piece)
-            connection.execute(f"insert into {table} select * from piece")  # noqa: S608
-            connection.unregister("piece")
+    _fill(connection, "insert into rejected select * from piece", tables)
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, statement: str, tables: Iterable[pa.Table]) -> None:
+    for table in tables:
+        connection.register("piece", table)
+        connection.execute(statement)
+        connection.unregister("piece")
 
 
 def refuse_known_sessions(connection: duckdb.DuckDBPyConnection) -> None:
@@ -116,7 +119,8 @@ def settle(connection: duckdb.DuckDBPyConnection, import_id: int, attributes: Se
     )
     _insert_sessions(connection, import_id, attributes)
     connection.execute(
-        "insert into store.main.rejects select ?, source_row, session_id, reason, text from rejected order by source_row",
+        "insert into store.main.rejects select ?, source_row, session_id, reason, text from rejected "
+        "order by source_row",
         [import_id],
     )
     counts = _count(connection, attributes)
@@ -131,9 +135,9 @@ def _insert_sessions(connection: duckdb.DuckDBPyConnection, import_id: int, attr
         for number in range(len(attributes))
     )
     pairs = ", ".join(f"{{'k': ?, 'v': attribute_{number}}}" for number in range(len(attributes)))
-    taken = f"map_from_entries(list_filter([{pairs}], pair -> pair.v is not null))" if attributes else "map {}"
+    taken = f"map_from_entries(list_filter([{pairs}], lambda pair: pair.v is not null))" if attributes else "map {}"
     connection.execute(
-        "insert into store.main.sessions with "
+        "insert into store.main.sessions with "  # noqa: S608
         f"{_values('customer')}, {_values('asset')}, "
         "plain as (select session_id, count(*) as events, min(time) as first_time, max(time) as last_time, "
         f"min(source_row) as first_row{firsts} from placed group by session_id) "
@@ -147,8 +151,8 @@ def _insert_sessions(connection: duckdb.DuckDBPyConnection, import_id: int, attr
 
 def _values(column: str) -> str:
     """Part of a query: every value of a column per session, first seen first."""
-    return (
-        f"{column}_values as (select session_id, {column} as value, min(event_no) as seen from placed "
+    return (  # the column is one of two words of this module
+        f"{column}_values as (select session_id, {column} as value, min(event_no) as seen from placed "  # noqa: S608
         f"where {column} is not null group by session_id, {column}), "
         f"{column}_lists as (select session_id, list(value order by seen) as {column}s "
         f"from {column}_values group by session_id)"
