@@ -7,6 +7,7 @@ beside the old ones.
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +21,6 @@ from auditlib.release.statement import VERSION
 from auditlib.release.trust import load_trust
 from auditlib.release.verdict import verify_verdict
 from tests.release import independent
-from tests.release.attacks import json
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDERS = sorted(GOLDEN.glob("verdict-*"))

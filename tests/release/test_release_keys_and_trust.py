@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
 import stat
 import subprocess
 
@@ -27,7 +26,6 @@ def test_a_new_key_is_encrypted_pkcs8_that_only_its_owner_reads(tmp_path):
     assert key_id(load_key(path, PASSPHRASE).public_key()) == keyid
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_openssl_reads_the_key_and_finds_the_same_id(tmp_path):
     keyid = new_key(tmp_path / "ada.pem", "Ada", PASSPHRASE)
     opened = ["openssl", "pkey", "-in", tmp_path / "ada.pem", "-passin", f"pass:{PASSPHRASE.decode()}"]

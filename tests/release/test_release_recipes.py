@@ -48,9 +48,8 @@ def refused_run(folder: Path) -> tuple[Path, Path]:
     run = write_run(folder / "no", changed(sound(), "causality", "jacobian", value=1.0))
     key = key_file(folder, "ada")
     verdict, public = folder / "no.dsse.json", folder / "signer.pub.pem"
-    sign_run(
-        run.folder, run.report, run.manifest, key, PASSPHRASE, None, '"result":"PASSED","review":{', verdict, now=NOW
-    )
+    comment = '"result":"PASSED","review":{'  # what a naive search of the text would take for the answer
+    sign_run(run.folder, run.report, run.manifest, key, PASSPHRASE, None, comment, verdict, now=NOW)
     openssl = ["openssl", "pkey", "-in", key, "-passin", f"pass:{PASSPHRASE.decode()}", "-pubout", "-out", public]
     subprocess.run(openssl, check=True)
     return verdict, public
@@ -69,7 +68,7 @@ def check(command: list, wanted: int) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == wanted, done.stderr
     if wanted == REFUSED:
-        assert done.stderr.startswith("refused: ")
+        assert done.stderr.splitlines()[-1].startswith("refused: ")
         assert not any(word in done.stdout for word in WORDS)
     else:
         assert f"the result is {'PASSED' if wanted == YES else 'FAILED'}" in done.stdout
@@ -96,6 +95,9 @@ def test_openssl_refuses_an_altered_verdict_a_foreign_key_and_another_file(with_
     check(run(verdict, keys["ada"], GOLDEN / "revision" / "model.safetensors"), REFUSED)
     (tmp_path / "empty.json").write_text("{}")
     check(run(tmp_path / "empty.json", keys["ada"]), REFUSED)
+    check(run(tmp_path / "nowhere.json", keys["ada"]), REFUSED)
+    check(run(verdict, keys["ada"], tmp_path / "nowhere"), REFUSED)
+    check(run(verdict), REFUSED)
 
 
 def test_openssl_tells_a_valid_no_from_a_yes_whatever_the_comment_says(with_openssl, tmp_path):
@@ -105,16 +107,7 @@ def test_openssl_tells_a_valid_no_from_a_yes_whatever_the_comment_says(with_open
 
 
 # What npm says when the network, and not the recipe, is at fault.
-UNREACHABLE = (
-    "ENOTFOUND",
-    "EAI_AGAIN",
-    "ECONNREFUSED",
-    "ECONNRESET",
-    "ETIMEDOUT",
-    "ENETUNREACH",
-    "ENOTCACHED",
-    "network",
-)
+UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "network")
 
 
 @pytest.fixture(scope="module")
