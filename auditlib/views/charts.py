@@ -1,0 +1,163 @@
+"""Figures of the audits of causality, cache parity and numerics, from a run's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from auditlib.views.figure import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    bottom,
+    exact,
+    figure,
+    limit_line,
+    log_axis,
+    nothing,
+    on_log,
+    whole_numbers,
+)
+from auditlib.views.text import in_figure
+
+MOST_POINTS = 2_000
+_SERIES = (("worst", RED, "solid", "circle"), ("p95", ORANGE, "dash", "diamond"), ("median", BLUE, "dot", "square"))
+
+
+def gap_by_step(steps: pd.DataFrame, tolerance: float | None, floor: float | None) -> go.Figure:
+    """Logit gap after each appended event (worst, 95th percentile, median) on a log axis, with tolerance and floor."""
+    if steps.empty:
+        return nothing("No append step was measured.")
+    shown = steps.sort_values("step").tail(MOST_POINTS // len(_SERIES))
+    low = bottom(*(shown[name] for name, *_ in _SERIES), [tolerance or np.nan, floor or np.nan])
+    drawn = figure("Gap between full and cached logits", "events in the prefix, start included", "logit gap")
+    for name, colour, dash, symbol in _SERIES:
+        drawn.add_trace(_steps_trace(shown, name, low, colour, dash, symbol))
+    limit_line(drawn, tolerance, "tolerance")
+    limit_line(drawn, floor, "noise floor", dash="dot", colour=GREY)
+    log_axis(drawn, "y", low, _largest(shown["worst"], tolerance))
+    whole_numbers(drawn, "x", float(shown["step"].max()))
+    return drawn
+
+
+def checks_on_log(checks: pd.DataFrame, title: str) -> go.Figure:
+    """Each check's value beside its limit on a log axis; passed and failed differ in mark and colour.
+
+    Columns: name, value, limit, unit, count, status. Checks with limit 0 have no place on a log axis.
+    """
+    shown = checks[checks["limit"].fillna(0) > 0]
+    shown = shown[shown["value"].notna()]
+    if shown.empty:
+        return nothing("No check with a positive limit was measured.")
+    low = bottom(shown["value"], shown["limit"])
+    drawn = figure(title, "value, log scale", "", height=140 + 26 * len(shown))
+    limits = go.Scatter(x=shown["limit"], y=_labels(shown["name"]), mode="markers", name="limit")
+    limits.marker = {"symbol": "line-ns", "size": 16, "line": {"width": 3, "color": GREY}}
+    limits.hovertemplate = "%{y}: limit %{x:.3g}<extra></extra>"
+    drawn.add_trace(limits)
+    for status, colour, symbol in (("passed", GREEN, "circle"), ("failed", RED, "x")):
+        drawn.add_trace(_checks_trace(shown[shown["status"] == status], status, low, colour, symbol))
+    log_axis(drawn, "x", low, _largest(shown["value"], float(shown["limit"].max())))
+    drawn.update_yaxes(type="category", autorange="reversed")
+    return drawn
+
+
+def changes_by_position(probes: pd.DataFrame) -> go.Figure:
+    """How far logits moved at each position although only later events differed, one mark a probe and path."""
+    if probes.empty:
+        return nothing("No probe changed any earlier logit.")
+    worst = probes.groupby(["probe", "path", "position"], as_index=False)["value"].max().head(MOST_POINTS)
+    low = bottom(worst["value"])
+    drawn = figure("Change of earlier logits by later events", "position in the prefix", "largest change, log scale")
+    marks = zip(worst.groupby(["probe", "path"]), _endless_marks(), strict=False)
+    for ((probe, path), rows), (colour, symbol) in marks:
+        trace = go.Scatter(
+            x=rows["position"], y=on_log(rows["value"], low), mode="markers", customdata=exact(rows["value"])
+        )
+        trace.name = in_figure(f"{probe}, {path}")
+        trace.marker = {"color": colour, "symbol": symbol, "size": 9}
+        trace.hovertemplate = "position %{x}: %{customdata}<extra></extra>"
+        drawn.add_trace(trace)
+    log_axis(drawn, "y", low, _largest(worst["value"], None))
+    whole_numbers(drawn, "x", float(worst["position"].max()))
+    return drawn
+
+
+def ratio_by_session(sessions: pd.DataFrame, limit: float) -> go.Figure:
+    """How many sessions have which ratio of cached to full error against float64, with the limit drawn."""
+    ratios = sessions["ratio"].to_numpy(dtype=float) if "ratio" in sessions else np.array([])
+    ratios = ratios[np.isfinite(ratios)]
+    if not ratios.size:
+        return nothing("No session has a ratio: this decoder has no float64 path.")
+    exponents = np.log10(np.maximum(ratios, 1e-12))
+    counts, edges = np.histogram(exponents, bins=40, range=(min(exponents.min(), 0) - 0.05, max(exponents.max(), 0.2)))
+    drawn = figure("Cached error over full error, per session", "ratio of rms errors, log scale", "sessions", 320)
+    bars = go.Bar(x=10 ** edges[:-1], y=counts, width=np.diff(10**edges), offset=0, marker={"color": BLUE})
+    bars.name = "sessions"
+    bars.hovertemplate = "ratio from %{x:.3g}: %{y} sessions<extra></extra>"
+    drawn.add_trace(bars)
+    drawn.add_vline(x=limit, line={"color": RED, "dash": "dash", "width": 2})
+    drawn.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line={"color": RED, "dash": "dash"}))
+    drawn.data[-1].name = f"limit {limit:g}"
+    drawn.update_xaxes(type="log", exponentformat="e")
+    whole_numbers(drawn, "y", float(counts.max()))
+    return drawn
+
+
+def baselines(table: pd.DataFrame) -> go.Figure:
+    """Next-event accuracy of the decoder beside the look-up table and the ceiling."""
+    if table.empty:
+        return nothing("Accuracy was not measured.")
+    drawn = figure("Next-event accuracy on held-out sessions", "accuracy", "", height=130 + 36 * len(table))
+    bars = go.Bar(x=table["accuracy"], y=_labels(table["name"]), orientation="h", marker={"color": BLUE})
+    bars.text = [f"{value:.3f}" for value in table["accuracy"]]
+    bars.hovertemplate = "%{y}: %{x:.4f}<extra></extra>"
+    drawn.add_trace(bars)
+    drawn.update_xaxes(range=[0, 1])
+    drawn.update_yaxes(type="category", autorange="reversed")
+    return drawn
+
+
+def _steps_trace(steps: pd.DataFrame, name: str, low: float, colour: str, dash: str, symbol: str) -> go.Scatter:
+    """One line of the gap plot; its hover names the exact gap and the number of prefixes."""
+    trace = go.Scatter(x=steps["step"], y=on_log(steps[name], low), mode="lines+markers", name=name)
+    trace.line = {"color": colour, "dash": dash}
+    trace.marker = {"symbol": symbol, "size": 7}
+    trace.customdata = np.column_stack([exact(steps[name]), steps["prefixes"].astype(str)])
+    trace.hovertemplate = f"{name} after %{{x}} events: %{{customdata[0]}} (%{{customdata[1]}} prefixes)<extra></extra>"
+    return trace
+
+
+def _checks_trace(checks: pd.DataFrame, status: str, low: float, colour: str, symbol: str) -> go.Scatter:
+    """Checks of one status as marks."""
+    trace = go.Scatter(x=on_log(checks["value"], low), y=_labels(checks["name"]), mode="markers", name=status)
+    trace.marker = {"color": colour, "symbol": symbol, "size": 11}
+    trace.customdata = np.column_stack(
+        [exact(checks["value"]), checks["unit"].map(in_figure), checks["count"].astype(str)]
+    )
+    trace.hovertemplate = "%{y}: %{customdata[0]} %{customdata[1]}, n = %{customdata[2]}<extra></extra>"
+    return trace
+
+
+def _largest(values: pd.Series, also: float | None) -> float:
+    """Largest finite of `values` and `also`; 1 when there is none."""
+    candidates = np.append(values.to_numpy(dtype=float), np.nan if also is None else also)
+    finite = candidates[np.isfinite(candidates)]
+    return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    """Names fit for an axis."""
+    return [in_figure(name) for name in names]
+
+
+def _endless_marks() -> list[tuple[str, str]]:
+    """Colour and symbol pairs, each used once before any comes again."""
+    colours, symbols = (BLUE, RED, GREEN, ORANGE, PURPLE, GREY), ("circle", "x", "diamond", "square", "cross")
+    return [(colour, symbol) for symbol in symbols for colour in colours]

@@ -1,0 +1,59 @@
+"""Figures of one prefix: what comes next by either path, and where the paths part."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from auditlib.views.figure import BLUE, ORANGE, RED, bottom, exact, figure, limit_line, log_axis, nothing, on_log
+from auditlib.views.text import in_figure
+
+MOST_EVENTS = 20
+
+
+def next_events(table: pd.DataFrame) -> go.Figure:
+    """Probability of each next event by the full and the cached path, most probable first; illegal ones are hatched.
+
+    Columns: event, full, cached, legal.
+    """
+    if table.empty:
+        return nothing("No next event.")
+    shown = table.assign(top=table[["full", "cached"]].max(axis=1)).nlargest(MOST_EVENTS, "top")
+    labels = [
+        in_figure(name) if ok else f"✗ {in_figure(name)}"
+        for name, ok in zip(shown["event"], shown["legal"], strict=True)
+    ]
+    drawn = figure("Next event", "probability", "", height=140 + 34 * len(shown))
+    for column, colour in (("full", BLUE), ("cached", ORANGE)):
+        bars = go.Bar(x=shown[column], y=labels, orientation="h", name=f"{column} path")
+        bars.marker = {"color": colour, "pattern": {"shape": ["" if ok else "/" for ok in shown["legal"]]}}
+        bars.hovertemplate = f"%{{y}}: {column} %{{x:.6f}}<extra></extra>"
+        drawn.add_trace(bars)
+    drawn.update_xaxes(rangemode="tozero")
+    drawn.update_yaxes(type="category", autorange="reversed")
+    return drawn
+
+
+def gap_along(steps: pd.DataFrame, tolerance: float | None) -> go.Figure:
+    """Logit gap after each event of one prefix on a log axis, with the tolerance line; crosses where it is exceeded.
+
+    Columns: step, event, gap.
+    """
+    if steps.empty:
+        return nothing("No step to compare.")
+    low = bottom(steps["gap"], [tolerance or float("nan")])
+    over = [tolerance is not None and not gap <= tolerance for gap in steps["gap"]]
+    drawn = figure("Gap after each event", "", "logit gap", height=320)
+    line = go.Scatter(x=steps["step"], y=on_log(steps["gap"], low), mode="lines+markers", name="gap")
+    line.line = {"color": BLUE}
+    line.marker = {"size": 9, "symbol": ["x" if bad else "circle" for bad in over]}
+    line.marker.color = [RED if bad else BLUE for bad in over]
+    line.customdata = [[in_figure(name), gap] for name, gap in zip(steps["event"], exact(steps["gap"]), strict=True)]
+    line.hovertemplate = "after %{customdata[0]}: %{customdata[1]}<extra></extra>"
+    drawn.add_trace(line)
+    limit_line(drawn, tolerance, "tolerance")
+    finite = [gap for gap in steps["gap"] if gap == gap]  # noqa: PLR0124  (NaN is the one number unequal to itself)
+    log_axis(drawn, "y", low, max([*finite, tolerance or low]))
+    ticks = [in_figure(name, 16) for name in steps["event"]]
+    drawn.update_xaxes(tickvals=steps["step"].tolist(), ticktext=ticks, tickangle=-45)
+    return drawn

@@ -1,0 +1,97 @@
+"""Figures of a session store: how long sessions are, and which event follows which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from auditlib.views.figure import BLUE, GREY, ORANGE, RED, figure, nothing, whole_numbers
+from auditlib.views.text import in_figure
+
+MOST_NAMES = 40
+
+
+def lengths(counts: pd.DataFrame) -> go.Figure:
+    """How many sessions have how many events, a bar a length, training and held-out side by side.
+
+    Columns: length, side, sessions.
+    """
+    if counts.empty:
+        return nothing("No session yet.")
+    drawn = figure("Length of sessions", "events in the session", "sessions", height=320)
+    for side, colour, pattern in (("training", BLUE, ""), ("held-out", ORANGE, "/")):
+        rows = counts[counts["side"] == side]
+        bars = go.Bar(x=rows["length"], y=rows["sessions"], name=side, marker={"color": colour})
+        bars.marker.pattern = {"shape": pattern}
+        bars.hovertemplate = f"%{{y}} {side} sessions of %{{x}} events<extra></extra>"
+        drawn.add_trace(bars)
+    whole_numbers(drawn, "x", float(counts["length"].max()))
+    return drawn
+
+
+def transitions(names: Sequence[str], counts: np.ndarray, legal: np.ndarray | None) -> go.Figure:
+    """Heat map of which event followed which; a cross marks a step that the rules forbid after that event alone.
+
+    counts int [N + 1, N + 1]: rows start + names, columns names + end. `legal` bool of that shape, None for no rules.
+    Only the MOST_NAMES most frequent names are drawn.
+    """
+    if not len(names):
+        return nothing("No event yet.")
+    kept = np.sort(np.argsort(-counts[1:].sum(axis=1), kind="stable")[:MOST_NAMES])
+    cells = counts[np.ix_([0, *(kept + 1)], [*kept, len(names)])]
+    rows = ["(start)", *(in_figure(names[i]) for i in kept)]
+    columns = [*(in_figure(names[i]) for i in kept), "(end)"]
+    drawn = figure("Which event follows which", "next event", "event", height=220 + 22 * len(rows))
+    drawn.add_trace(_heat(rows, columns, cells))
+    if legal is not None:
+        drawn.add_trace(_crosses(rows, columns, legal[np.ix_([0, *(kept + 1)], [*kept, len(names)])], cells))
+    drawn.update_xaxes(type="category", side="bottom", tickangle=-45)
+    drawn.update_yaxes(type="category", autorange="reversed")
+    return drawn
+
+
+def components(sizes: Sequence[int]) -> go.Figure:
+    """Sizes of the groups of sessions that share a key and so must stay on one side, largest first."""
+    if not len(sizes) or max(sizes) == 1:
+        return nothing("Every session stands alone: nothing ties sessions together.")
+    largest = np.sort(np.asarray(sizes))[::-1][:50]
+    drawn = figure("Largest groups that must stay together", "group, largest first", "sessions", height=280)
+    bars = go.Bar(x=np.arange(1, len(largest) + 1), y=largest, marker={"color": BLUE})
+    bars.hovertemplate = "group %{x}: %{y} sessions<extra></extra>"
+    drawn.add_trace(bars)
+    whole_numbers(drawn, "y", float(largest.max()))
+    return drawn
+
+
+def _heat(rows: list[str], columns: list[str], cells: np.ndarray) -> go.Heatmap:
+    """The counts on a log colour scale; empty cells stay blank."""
+    with np.errstate(divide="ignore"):
+        shades = np.where(cells > 0, np.log10(np.maximum(cells, 1)), np.nan)
+    heat = go.Heatmap(x=columns, y=rows, z=[[None if np.isnan(v) else v for v in line] for line in shades])
+    heat.customdata = cells
+    heat.colorscale = "Cividis"
+    top = int(np.ceil(np.nanmax(shades))) if np.isfinite(shades).any() else 1
+    heat.colorbar = {"title": {"text": "times"}, "tickvals": list(range(top + 1)), "ticktext": _powers(top)}
+    heat.hovertemplate = "%{y} then %{x}: %{customdata} times<extra></extra>"
+    heat.hoverongaps = False
+    return heat
+
+
+def _crosses(rows: list[str], columns: list[str], legal: np.ndarray, cells: np.ndarray) -> go.Scatter:
+    """Crosses on forbidden cells: grey where the log agrees, red where it happened all the same."""
+    at = np.argwhere(~legal)
+    happened = [int(cells[r, c]) for r, c in at]
+    crosses = go.Scatter(x=[columns[c] for _, c in at], y=[rows[r] for r, _ in at], mode="markers", name="forbidden")
+    crosses.marker = {"symbol": "x-thin", "size": 8, "color": GREY, "line": {"width": 2}}
+    crosses.marker.line.color = [RED if times else GREY for times in happened]
+    crosses.customdata = happened
+    crosses.hovertemplate = "%{y} then %{x}: forbidden, happened %{customdata} times<extra></extra>"
+    return crosses
+
+
+def _powers(top: int) -> list[str]:
+    """Labels of the colour bar."""
+    return [f"{10**power:,}" for power in range(top + 1)]

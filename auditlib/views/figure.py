@@ -1,0 +1,77 @@
+"""What all figures share: colours told apart by colour-blind eyes, a log axis that hides no zero, lines for limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+BLUE, ORANGE, RED, GREEN, PURPLE, GREY = "#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#7f7f7f"
+"""Colours of Okabe and Ito's palette; each figure also tells its series apart by mark, dash or pattern."""
+
+
+def figure(title: str, x: str, y: str, height: int = 380) -> go.Figure:
+    """An empty figure with its axes named."""
+    empty = go.Figure()
+    empty.update_layout(
+        title={"text": title, "font": {"size": 15}},
+        height=height,
+        margin={"l": 10, "r": 10, "t": 90, "b": 10},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        hovermode="closest",
+    )
+    empty.update_xaxes(title_text=x, automargin=True)
+    empty.update_yaxes(title_text=y, automargin=True)
+    return empty
+
+
+def nothing(words: str, height: int = 160) -> go.Figure:
+    """A figure that says in words why it is empty."""
+    empty = go.Figure(layout={"height": height, "margin": {"l": 10, "r": 10, "t": 10, "b": 10}})
+    empty.add_annotation(text=words, showarrow=False, font={"size": 14}, x=0.5, y=0.5, xref="paper", yref="paper")
+    empty.update_xaxes(visible=False)
+    empty.update_yaxes(visible=False)
+    return empty
+
+
+def bottom(*series: Iterable[float]) -> float:
+    """Where a log axis begins: a decade under the smallest positive number of `series`; zeros are drawn there."""
+    positive = [
+        v for values in series for v in np.asarray(list(values), dtype=float).ravel() if np.isfinite(v) and v > 0
+    ]
+    return 10.0 ** (math.floor(math.log10(min(positive))) - 1) if positive else 1e-12
+
+
+def on_log(values: Sequence[float], floor: float) -> list[float | None]:
+    """Heights for a log axis: zeros at `floor`, and None for what is not a number, since JSON has none."""
+    return [max(float(v), floor) if np.isfinite(v) else None for v in np.asarray(values, dtype=float)]
+
+
+def exact(values: Sequence[float]) -> list[str]:
+    """The numbers themselves, for the hover text."""
+    return ["not finite" if not np.isfinite(v) else f"{v:.4g}" for v in np.asarray(values, dtype=float)]
+
+
+def log_axis(drawn: go.Figure, axis: str, low: float, high: float) -> None:
+    """Make an axis (x or y) logarithmic from `low` to above `high`, decades written with exponents."""
+    lowest, highest = math.log10(low) - 0.3, math.ceil(math.log10(max(high, low * 10)) + 0.2)
+    step = max(1, round((highest - lowest) / 8))
+    drawn.update_layout(
+        {f"{axis}axis": {"type": "log", "range": [lowest, highest], "exponentformat": "e", "dtick": step}}
+    )
+
+
+def whole_numbers(drawn: go.Figure, axis: str, largest: float) -> None:
+    """Let an axis (x or y) that counts things show whole numbers only, at most some twenty of them."""
+    drawn.update_layout({f"{axis}axis": {"tickformat": ",d", "dtick": max(1, math.ceil(largest / 20))}})
+
+
+def limit_line(drawn: go.Figure, value: float | None, words: str, *, dash: str = "dash", colour: str = RED) -> None:
+    """A named horizontal line across the figure, with its exact value in the legend; nothing for None."""
+    if value is None or not np.isfinite(value):
+        return
+    drawn.add_hline(y=value, line={"color": colour, "dash": dash, "width": 2})
+    name = f"{words} {value:.3g}"
+    drawn.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line={"color": colour, "dash": dash}, name=name))

@@ -1,0 +1,74 @@
+"""Text that came from outside (logs, revisions, files), made fit to be shown.
+
+Everything that shows such text, on a page, in a figure or in a report, passes it through one function of this module.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+import unicodedata
+
+_HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
+"""Unicode categories that act on their neighbours or look like nothing: controls, bidi overrides, odd spaces."""
+
+# Streamlit's frontend looks for links, addresses and icon names in text that is already unescaped, so a backslash does
+# not stop it; a word joiner (zero width) between the parts does.
+_LIVE = re.compile(r"(:(?=[\w/+-])|(?<=www)(?=\.)|@)")
+_JOINER = "\N{WORD JOINER}"
+
+_FORMULA_STARTS = r"=+\-@\t\r\n＝＋－＠"
+# A cell also begins after a separator, because a spreadsheet may split on another one than the file uses.
+_FORMULA = re.compile(rf"(^|[;,\t|\r\n])([\s\"']*)(?=[{_FORMULA_STARTS}])")
+
+
+def safe(text: object, limit: int = 200) -> str:
+    """`text` on one line, at most `limit` characters, characters that hide or reorder others shown as escapes."""
+    whole = str(text)
+    shown = "".join(_visible(character) for character in whole[:limit])
+    return shown if len(whole) <= limit else f"{shown}…"
+
+
+def in_html(text: object, limit: int = 200) -> str:
+    """`safe` text that an HTML document shows and never reads as markup."""
+    return html.escape(safe(text, limit))
+
+
+def in_figure(text: object, limit: int = 60) -> str:
+    """`safe` text for plotly, which reads `<b>`, `<a href>` and entities in labels but leaves quotes alone."""
+    return html.escape(safe(text, limit), quote=False)
+
+
+def in_markdown(text: object, limit: int = 400) -> str:
+    """`safe` text that Markdown shows letter by letter: no emphasis, image, link, formula, icon or colour."""
+    return _LIVE.sub(rf"\1{_JOINER}", safe(text, limit)).translate(_ESCAPES)
+
+
+def in_spreadsheet(text: str) -> str:
+    """`text` with an apostrophe before whatever a spreadsheet would take for a formula."""
+    return _FORMULA.sub(r"\1'\2", text)
+
+
+def number(value: float | None) -> str:
+    """A number with at most four significant digits, with an exponent where that is shorter to read; – for None."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if float(value).is_integer() and abs(value) < 1e6:
+        return f"{int(value):,}"
+    return f"{value:.4g}" if 1e-3 <= abs(value) < 1e6 else f"{value:.2e}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`count` and `noun`, with an s when it is not one."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _visible(character: str) -> str:
+    """The character, or its escape when it is one of the hidden kinds."""
+    if character == " " or unicodedata.category(character) not in _HIDDEN:
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+_ESCAPES = {ord(mark): f"\\{mark}" for mark in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"}

@@ -1,0 +1,71 @@
+"""Which session shows a run's worst finding: where a reader who asks "why?" should look first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from auditlib.runs.folder import Run
+
+_POLICY_FAILURES = {"padding emission", "event grammar", "end-token coverage", "decoding policy"}
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """A row of events (ids joined by "-", start included), the session it comes from, and in words what it shows."""
+
+    events: str
+    session_id: str
+    words: str
+
+
+def worst(run: Run) -> Worst | None:
+    """The place to look first: of the first failure that has one, else the largest gap; None without any."""
+    for failure in run.report["failures"]:
+        found = _of_failure(run, failure)
+        if found is not None:
+            return found
+    return largest_gap(run.table("cache parity", "gaps"))
+
+
+def largest_gap(gaps: pd.DataFrame) -> Worst | None:
+    """The prefix with the largest gap between the paths; a gap that is not a number is larger than any."""
+    if gaps.empty:
+        return None
+    row = gaps.loc[gaps["gap"].fillna(float("inf")).idxmax()]
+    return Worst(str(row["events"]), _session(row), f"gap of {row['gap']:.3g} logit ({row['probe']})")
+
+
+def _of_failure(run: Run, failure: str) -> Worst | None:
+    """The worst observation behind one name of `failures`."""
+    if failure in {"cache parity", "cache identity", "numerics"}:
+        return largest_gap(run.table("cache parity", "gaps"))
+    if failure == "causality":
+        return _largest_change(run.table("causality", "probes"))
+    return _wrong_sequence(run.table("decoding policy", "sequences")) if failure in _POLICY_FAILURES else None
+
+
+def _largest_change(probes: pd.DataFrame) -> Worst | None:
+    if probes.empty:
+        return None
+    row = probes.loc[probes["value"].fillna(float("inf")).idxmax()]
+    return Worst(str(row["events"]), _session(row), f"{row['probe']} changes position {row['position']}")
+
+
+def _wrong_sequence(sequences: pd.DataFrame) -> Worst | None:
+    """The first sequence of a proposed setting that breaks a rule, else the first that was capped."""
+    if sequences.empty:
+        return None
+    proposed = sequences[sequences["proposed"].astype(bool)]
+    wrong = proposed[proposed["first_wrong"].fillna(-1) >= 0]
+    chosen = wrong if len(wrong) else proposed[proposed["stop"] == "capped"]
+    if chosen.empty:
+        return None
+    row = chosen.iloc[0]
+    words = f"{row['setting']} decodes what the rules forbid" if len(wrong) else f"{row['setting']} never ends"
+    return Worst(str(row["events"]), _session(row), words)
+
+
+def _session(row: pd.Series) -> str:
+    return str(row["session_id"]) if "session_id" in row else ""

@@ -1,0 +1,74 @@
+"""The address bar as the record of what is shown: every choice stands in it, so a copied link shows the same thing.
+
+A value in the address that we did not put there ourselves came from a link, and wins over what the session remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+_WRITTEN = "address written"
+
+
+def value(name: str) -> str | None:
+    """What the address says, None when it says nothing."""
+    text: str | None = st.query_params.get(name)
+    return text or None
+
+
+def put(**values: str | None) -> None:
+    """Write values into the address; None takes one out."""
+    written = st.session_state.setdefault(_WRITTEN, {})
+    for name, text in values.items():
+        if text is None:
+            st.query_params.pop(name, None)
+        elif st.query_params.get(name) != text:
+            st.query_params[name] = text
+        written[name] = text
+
+
+def choose(
+    place: DeltaGenerator,
+    name: str,
+    label: str,
+    options: Sequence[str],
+    *,
+    shown: Callable[[str], str] = str,
+    default: str | None = None,
+    help: str | None = None,  # noqa: A002  (as Streamlit calls it)
+) -> str | None:
+    """A select box whose value stands in the address under `name`; None when there is nothing to choose.
+
+    A link that names something which is not among `options` is answered with a warning and the default.
+    """
+    _follow(name, options, default)
+    if not options:
+        return None
+    chosen: str = place.selectbox(label, options, key=name, format_func=shown, help=help)
+    put(**{name: chosen})
+    return chosen
+
+
+def _follow(name: str, options: Sequence[str], default: str | None) -> None:
+    """Set the widget's value from a link, or keep the session's, or fall back to the default."""
+    linked, written = value(name), st.session_state.setdefault(_WRITTEN, {})
+    foreign = linked is not None and linked != written.get(name)
+    if foreign and linked in options:
+        st.session_state[name] = linked
+    elif st.session_state.get(name) not in options and options:
+        st.session_state[name] = default if default in options else options[0]
+    if foreign and linked not in options:
+        st.warning(
+            f"The link asks for a {name} that is not here; it may have been removed, or belong to another store."
+        )
+        put(**{name: None})
+
+
+def go(**values: str) -> None:
+    """Show the page anew as if a link with these values had been followed."""
+    for name, text in values.items():
+        st.query_params[name] = text
+    st.rerun()

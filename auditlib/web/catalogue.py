@@ -1,0 +1,105 @@
+"""Revisions with their runs: what stands on the board, in which order, and what has changed since it was measured."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from auditlib.files import sha256_of
+from auditlib.runs.folder import Run
+
+_ORDER = {"refused": 0, "not audited": 1, "approved": 2}
+
+
+class Registered(Protocol):
+    """A revision that the store knows."""
+
+    @property
+    def name(self) -> str:
+        """Its name, which others may share."""
+
+    @property
+    def folder(self) -> str:
+        """Where its files are."""
+
+    @property
+    def digest(self) -> str:
+        """What its files were when it was registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One revision (by digest) and its runs, newest first. `folder` is None when only a run still tells of it."""
+
+    name: str
+    digest: str
+    folder: Path | None
+    runs: tuple[Run, ...]
+
+    @property
+    def run(self) -> Run | None:
+        """The run that speaks for the revision: the newest that is complete, or that found a failure.
+
+        A later run of a single audit that found nothing says too little to take the place of a complete one.
+        """
+        telling = (run for run in self.runs if complete(run) or run.report["failures"])
+        return next(telling, self.runs[0] if self.runs else None)
+
+    @property
+    def standing(self) -> str:
+        """`refused`, `approved` or `not audited`."""
+        if self.run is None:
+            return "not audited"
+        return "approved" if self.run.approved else "refused"
+
+
+def complete(run: Run) -> bool:
+    """Whether every audit that a release needs was asked for."""
+    return set(run.report["audits"]) <= set(run.manifest["audits"])
+
+
+def entries(registered: Iterable[Registered], runs: Iterable[Run]) -> tuple[Entry, ...]:
+    """Every revision registered or audited: refused ones first, then unaudited, then approved; newest first in each."""
+    by_digest: dict[str, list[Run]] = {}
+    for run in runs:
+        by_digest.setdefault(run.revision, []).append(run)
+    known = {one.digest: one for one in registered}
+    names = {digest: str(found[0].manifest["revision"]["name"]) for digest, found in by_digest.items()}
+    names |= {digest: one.name for digest, one in known.items()}
+    found = [
+        Entry(name, digest, Path(known[digest].folder) if digest in known else None, tuple(by_digest.get(digest, ())))
+        for digest, name in names.items()
+    ]
+    found.sort(key=lambda entry: entry.run.manifest["created"] if entry.run else "", reverse=True)
+    return tuple(sorted(found, key=lambda entry: _ORDER[entry.standing]))
+
+
+def stale(entry: Entry, run: Run, latest_snapshot: str | None, policy: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """What has changed since `run`, in words; empty when its numbers still describe what is there.
+
+    `policy` is the policy document in force, None when it is not known.
+    """
+    checks = (
+        (_files_changed(entry), "the revision's files have changed or are gone"),
+        (
+            latest_snapshot is not None and run.manifest["snapshot"]["digest"] != latest_snapshot,
+            "a newer held-out snapshot has been frozen",
+        ),
+        (_elsewhere(run.manifest["device"]), "it was measured on another kind of machine"),
+        (policy is not None and run.manifest["policy"]["document"] != policy, "the policy file has changed"),
+    )
+    return tuple(words for changed, words in checks if changed)
+
+
+def _files_changed(entry: Entry) -> bool:
+    """Whether the folder no longer holds the revision; its digest is that of the manifest, which names all files."""
+    manifest = entry.folder / "revision.json" if entry.folder else None
+    return manifest is None or not manifest.is_file() or sha256_of(manifest) != entry.digest
+
+
+def _elsewhere(device: Mapping[str, Any]) -> bool:
+    """Whether the run's device differs in kind from this machine, as far as can be told without loading torch."""
+    return (device.get("machine"), device.get("system")) != (platform.machine(), platform.system())

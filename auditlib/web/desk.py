@@ -1,0 +1,96 @@
+"""The reviewer's desk: keys, a run's verdict and its signatures. No Streamlit here: what matters is checked here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from auditlib.errors import InputError, PrefixgateError
+from auditlib.release.bundles import bundles_of
+from auditlib.release.signing import new_key
+from auditlib.release.trust import Trust, load_trust
+from auditlib.release.verdict import SignedVerdict, VerifiedVerdict, sign_run, verify_verdict
+from auditlib.runs.folder import Run, open_run
+from auditlib.web.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where one place keeps its reviewers' keys, its trust file and its verdicts."""
+
+    settings: Settings
+
+    def trust(self) -> Trust | None:
+        """The trust file; None before the first key is made. KeyFileError when it is malformed."""
+        return load_trust(self.settings.trust) if self.settings.trust.exists() else None
+
+    def keys(self) -> dict[str, Path]:
+        """Key files by name."""
+        folder = self.settings.keys
+        return {file.stem: file for file in sorted(folder.glob("*.pem"))} if folder.is_dir() else {}
+
+    def make_key(self, person: str, passphrase: str, again: str) -> str:
+        """Id of a new encrypted key for `person`.
+
+        Only the first key enters the trust file here: who else may sign is decided by whoever keeps that file, not by
+        whoever opens the page. InputError for passphrases that differ or are short.
+        """
+        if passphrase != again:
+            raise InputError("the two passphrases differ; nothing was written")
+        if len(passphrase) < 8:
+            raise InputError("the passphrase has fewer than 8 characters; take a longer one")
+        stem = re.sub(r"[^a-z0-9]+", "-", person.casefold()).strip("-")[:60]
+        if not stem:
+            raise InputError("a key needs the name of the person it belongs to, in Latin letters or digits")
+        first = None if self.settings.trust.exists() else self.settings.trust
+        return new_key(self.settings.keys / f"{stem}.pem", person, passphrase.encode(), first)
+
+    def verdict_file(self, run: Run) -> Path:
+        """Where the verdict of a run is, or will be."""
+        return self.settings.verdicts / f"{run.id}.dsse.json"
+
+    def sign(self, run: Run, key: str, passphrase: str, decision: str, comment: str) -> SignedVerdict:
+        """Sign the run's verdict, or add a signature to the one that is there.
+
+        The run is opened and verified again: what is signed is what lies on the disk now, not what a page remembers.
+        """
+        keys = self.keys()
+        if key not in keys:
+            raise InputError(f"there is no key {key!r} in {self.settings.keys}")
+        fresh = open_run(run.folder)
+        fresh.verify()
+        out = self.verdict_file(run)
+        return sign_run(
+            fresh.folder,
+            fresh.report,
+            fresh.manifest,
+            keys[key],
+            passphrase.encode(),
+            decision,
+            comment,
+            out,
+            append=out.exists(),
+            trust=self.settings.trust,
+            ledger=self.settings.verdicts / "ledger.jsonl",
+        )
+
+    def check(self, envelope: bytes, run: Run | None = None, revision: Path | None = None) -> VerifiedVerdict:
+        """A verdict held against the trust file, and against the run's report and the revision's folder when given."""
+        if self.trust() is None:
+            raise InputError(f"there is no trust file at {self.settings.trust}; make a key, or name one with --trust")
+        report = run.folder / "report.json" if run else None
+        return verify_verdict(envelope, self.settings.trust, report=report, revision=revision)
+
+    def bundles(self, run: Run) -> dict[str, bytes]:
+        """Sigstore bundles of the run's verdict, one a reviewer, by the person's name or else the key id."""
+        trust = self.trust()
+        found = bundles_of(self.verdict_file(run).read_bytes())
+        people = {keyid: key.person for keyid, key in trust.keys.items()} if trust else {}
+        return {people.get(keyid, keyid[:16]): bundle for keyid, bundle in found.items()}
+
+
+def explain(problem: PrefixgateError) -> str:
+    """What went wrong, as one sentence for people."""
+    text = str(problem)
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,50 @@
+"""Tables as files: CSV that is safe to open in a spreadsheet, and Parquet without loss."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pandas as pd
+import streamlit as st
+
+from auditlib.views.text import in_spreadsheet
+
+
+def downloads(frame: pd.DataFrame, name: str, key: str) -> None:
+    """Buttons that save `frame` as `name`.csv and `name`.parquet; nothing is made before one is pressed."""
+    row = st.container(horizontal=True)
+    for kind, mime, make in (
+        ("CSV", "text/csv", to_csv),
+        ("Parquet", "application/vnd.apache.parquet", to_parquet),
+    ):
+        row.download_button(
+            kind,
+            lambda make=make: make(frame),  # type: ignore[misc]
+            file_name=f"{name}.{kind.lower()}",
+            mime=mime,
+            on_click="ignore",
+            key=f"{key}-{kind}",
+            icon=":material/download:",
+            type="tertiary",
+            help=_GUARDED if kind == "CSV" else None,
+        )
+
+
+_GUARDED = "Cells that a spreadsheet would run as a formula begin with an apostrophe. Parquet has them unchanged."
+
+
+def to_csv(frame: pd.DataFrame) -> bytes:
+    """CSV with every text quoted and guarded against formulas; numbers stay numbers."""
+    guarded = frame.rename(columns=lambda name: in_spreadsheet(str(name)))
+    for name in guarded.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in guarded.dtypes]]:
+        guarded[name] = [cell if cell is None else in_spreadsheet(str(cell)) for cell in guarded[name]]
+    text: str = guarded.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\r\n")
+    return text.encode("utf-8-sig", "backslashreplace")
+
+
+def to_parquet(frame: pd.DataFrame) -> bytes:
+    """The frame as a Parquet file."""
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()

@@ -1,0 +1,94 @@
+"""Parts that several pages share: what is missing, an audit's status, its numbers and its notes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from auditlib.runs.folder import Run
+from auditlib.views.text import in_markdown, number, safe
+from auditlib.web import parts_jobs, state
+
+_BADGES = {
+    "passed": ("green", ":material/check:"),
+    "failed": ("red", ":material/close:"),
+    "not measured": ("orange", ":material/question_mark:"),
+}
+_WORDED = 3
+_LEFT_OUT: Mapping[str, Any] = {"status": "not measured", "checks": [], "problem": "left out"}
+
+
+def need_run(here: state.Selection, audit: str | None = None) -> Run:
+    """The chosen run; without one, words and a button that makes one, and the page ends here."""
+    if here.run is None:
+        _say_what_is_missing(here)
+        parts_jobs.audit_buttons(here, audit)
+        st.stop()
+    return here.run
+
+
+def audit_head(run: Run, audit: str) -> None:
+    """Status of one audit with its reason, and in words what could not be measured."""
+    result = run.report["audits"].get(audit, _LEFT_OUT)
+    colour, icon = _BADGES[result["status"]]
+    st.badge(f"{audit}: {result['status']}", color=colour, icon=icon)  # type: ignore[arg-type]
+    if result.get("problem"):
+        st.warning(f"Not measured: {in_markdown(result['problem'], 2000)}", icon=":material/warning:")
+    failed = [check for check in result["checks"] if check["status"] == "failed" and not check.get("comparison")]
+    if failed:
+        words = [_failed_words(check) for check in failed[:_WORDED]]
+        more = [f"and {len(failed) - _WORDED} more, in the table of checks"] if len(failed) > _WORDED else []
+        st.error("\n\n".join([*words, *more]), icon=":material/close:")
+
+
+def notes(run: Run, audit: str) -> None:
+    """What an audit says about itself, and which probes this decoder could not serve."""
+    result = run.report["audits"].get(audit, _LEFT_OUT)
+    for note in result.get("notes", ()):
+        st.text(safe(note, 1000))
+    for probe, reason in result.get("not_applicable", {}).items():
+        st.text(f"Not applicable: {safe(probe)}: {safe(reason, 500)}")
+
+
+def information(run: Run, audit: str, name: str) -> float | None:
+    """A number that an audit measured beside its checks (tolerance, noise floor, …); None when it did not."""
+    result = run.report["audits"].get(audit, _LEFT_OUT)
+    for found in result.get("information", ()):
+        if found["name"] == name:
+            value: float | None = found["value"]
+            return value
+    return None
+
+
+def figures(run: Run, audit: str, names: Mapping[str, str]) -> None:
+    """Informative numbers of an audit in a row; `names` maps each to its help text."""
+    row = st.container(horizontal=True)
+    for name, meaning in names.items():
+        row.metric(name, number(information(run, audit, name)), help=meaning, width=190)
+
+
+def checks_of(run: Run, audit: str) -> pd.DataFrame:
+    """Checks of one audit that count: name, value, limit, unit, count, status."""
+    checks = run.checks
+    return checks[checks["audit"] == audit]
+
+
+def _say_what_is_missing(here: state.Selection) -> None:
+    """The next step towards a run, in words."""
+    if here.entry is None:
+        st.info("The store knows no revision yet. Register one: `python -m auditlib register --store S FOLDER`")
+    elif here.snapshot is None:
+        st.info("There is no held-out snapshot yet. Make one: `python -m auditlib split --store S`")
+    else:
+        st.info("This revision has not been audited yet.")
+
+
+def _failed_words(check: Mapping[str, Any]) -> str:
+    """A failed check as one Markdown sentence."""
+    if check["value"] is None:
+        return in_markdown(f"{check['name']}: {check.get('reason') or 'no finite value'}")
+    allowed = "" if check["limit"] is None else f" where {number(check['limit'])} is allowed"
+    return in_markdown(f"{check['name']}: {number(check['value'])} {check['unit']}{allowed}, n = {check['count']:,}")

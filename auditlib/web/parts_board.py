@@ -1,0 +1,130 @@
+"""Parts of the release board: a card a revision, what is allowed, and every check with its trend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from auditlib.runs.folder import Run, checks_of_all_runs
+from auditlib.views.summary import headline
+from auditlib.views.text import in_markdown, safe
+from auditlib.views.worst import worst
+from auditlib.web import state
+from auditlib.web.catalogue import Entry, complete
+from auditlib.web.exports import downloads
+from auditlib.web.text import BADGES, MARKS, check_row, short
+
+_TREND = 30
+_STATUS = {"all": None, "failed": ("failed",), "not measured": ("not measured",), "passed": ("passed",)}
+_DECISION = {"allowed": ("green", ":material/check:"), "blocked": ("red", ":material/block:")}
+
+
+def card(here: state.Selection, entry: Entry) -> None:
+    """One revision: its standing, the one sentence that says why, what is out of date, and where to look."""
+    words, colour, icon = BADGES[entry.standing]
+    with st.container(border=True):
+        head = st.container(horizontal=True, vertical_alignment="center")
+        head.subheader(in_markdown(entry.name, 80), anchor=False, width="content")
+        head.badge(words, color=colour, icon=icon)  # type: ignore[arg-type]
+        head.caption(f"`{short(entry.digest)}`", width="content", help="First digits of the revision's digest.")
+        if entry.run is None:
+            st.text("Nothing has been measured yet. Choose it, then run all audits.")
+        else:
+            st.text(_sentence(entry.run))
+            _stale_marks(entry, entry.run, here.latest)
+        _card_links(here, entry)
+
+
+def decision(run: Run) -> None:
+    """What may be switched on in production by this run, as words with a mark."""
+    said = run.report["decision"]
+    row = st.container(horizontal=True)
+    for name, answer in (("cache acceleration", said["cache_acceleration"]), *_proposed(said)):
+        colour, icon = _DECISION.get(answer, _DECISION["blocked"])
+        row.badge(f"{in_markdown(name, 60)}: {answer}", color=colour, icon=icon)  # type: ignore[arg-type]
+    st.caption(f"Falls back to: {in_markdown(said['fallback'], 80)}")
+
+
+def facts(run: Run) -> None:
+    """Which run is shown, when it was made, and on what."""
+    made = run.manifest["created"][:16].replace("T", " ")
+    snapshot, device = short(run.manifest["snapshot"]["digest"]), str(run.manifest["device"]["device"])
+    on = in_markdown(f"snapshot {snapshot}, {run.manifest['dtype']}, {device}")
+    st.caption(f"Run {in_markdown(run.id)} of {made} UTC, on {on}.")
+    if not complete(run):
+        left = ", ".join(name for name in run.report["audits"] if name not in run.manifest["audits"])
+        st.caption(f"A partial run: {in_markdown(left)} not asked for, so the release is not approved by it.")
+
+
+def all_checks(here: state.Selection, run: Run) -> None:
+    """Every check of the run with the values that earlier runs of any revision had for it."""
+    chosen = st.segmented_control("Show", list(_STATUS), default="all", required=True, key="show")
+    kept = _STATUS[chosen or "all"]
+    trends = _trends(here.places.runs, state.stamp(here.places.runs))
+    rows = [
+        check_row(audit, check) | {"earlier runs": trends.get((audit, check["name"]), [])}
+        for audit, result in run.report["audits"].items()
+        for check in result["checks"]
+        if kept is None or check["status"] in kept
+    ]
+    if not rows:
+        st.text(f"No check is {chosen}.")
+        return
+    rows.sort(key=lambda row: row["status"] not in (MARKS["failed"], MARKS["not measured"]))
+    frame = pd.DataFrame(rows)
+    column = st.column_config.LineChartColumn(help="Values of this check over all runs so far, oldest first.")
+    st.dataframe(
+        frame, key="checks", hide_index=True, column_config={"earlier runs": column}, alt="Every check of the run"
+    )
+    downloads(frame.drop(columns="earlier runs"), f"{run.id}-checks", "checks")
+
+
+def _sentence(run: Run) -> str:
+    """Why the revision stands where it stands, in one sentence."""
+    words = safe(headline(run.report), 600)
+    return words[:1].upper() + words[1:]
+
+
+def _stale_marks(entry: Entry, run: Run, latest: str | None) -> None:
+    """What has changed since the run, so that nobody relies on it unawares."""
+    for words in state.changes(entry, run, latest):
+        st.badge(f"stale: {words}", color="orange", icon=":material/history:")
+
+
+def _card_links(here: state.Selection, entry: Entry) -> None:
+    """Links from a card to its checks, its worst session and its verdict."""
+    there = replace(here, entry=entry, run=entry.run)
+    row = st.container(horizontal=True)
+    row.page_link("pages/board.py", label="Choose", icon=":material/fact_check:", query_params=state.link(there))
+    if entry.run is None:
+        return
+    found = worst(entry.run)
+    if found is not None:
+        row.page_link(
+            "pages/inspector.py",
+            label=f"Worst prefix: {in_markdown(found.words, 80)}",
+            icon=":material/search:",
+            query_params=state.link(there, events=found.events, session=found.session_id),
+        )
+    row.page_link("pages/verdict.py", label="Verdict", icon=":material/verified:", query_params=state.link(there))
+
+
+def _proposed(said: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Decoding settings that were proposed for release, with the answer for each."""
+    return [(f"decoding, {name}", said["decoding"][name]) for name in said.get("proposed", said["decoding"])]
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _trends(runs: Path, version: state.Stamp) -> dict[tuple[str, str], list[float]]:  # noqa: ARG001  key of the cache
+    """Values of each check over all runs, oldest first, the newest thirty."""
+    table = checks_of_all_runs(runs)
+    if table.empty:
+        return {}
+    known = table.dropna(subset="value")
+    found = {key: rows["value"].tolist()[-_TREND:] for key, rows in known.groupby(["audit", "name"])}
+    return {key: values for key, values in found.items() if len(values) > 1}

@@ -1,0 +1,129 @@
+"""Background jobs as a person sees them: buttons that start audits, and a strip with progress, time left and cancel."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from auditlib.views.text import in_markdown, safe
+from auditlib.web import address, state, work
+from auditlib.web.jobs import JobState, Work
+from auditlib.web.text import short
+
+_SEEN, _JOB = "jobs seen to end", "job"
+
+
+def audit_buttons(here: state.Selection, audit: str | None = None) -> None:
+    """Buttons that audit the chosen revision in the background: one audit, or everything a release needs."""
+    entry = here.entry
+    if entry is None or entry.folder is None or here.snapshot is None:
+        return
+    row = st.container(horizontal=True)
+    if audit and row.button(f"Run {audit} only", key="run-one", help="Fast, but a release needs every audit."):
+        _start_audits(here, (audit,))
+    if row.button("Run all audits", key="run-all", type="secondary" if audit else "primary"):
+        _start_audits(here, None)
+
+
+def start(key: str, title: str, job: Work) -> None:
+    """Queue work and put its id into the address, so that any browser with the link can watch it."""
+    address.put(job=state.registry().submit(key, title, job).id)
+    st.rerun()
+
+
+def prepare_demo() -> None:
+    """Make the demo store, revisions and runs as a job that everybody who opens the page watches; rerun at its end."""
+    job = state.registry().submit("demo", "Preparing the demo", work.demo(state.settings()))
+    st.title("Preparing the demo")
+    st.write("A made-up service desk, one sound decoder and one with a fault in its cache. This happens once.")
+    _live_panel(job)
+
+
+def job_strip() -> None:
+    """Where the job of the address stands, above the page; nothing when there is none."""
+    job_id = address.value("job") or st.session_state.get(_JOB)
+    if job_id is None:
+        return
+    job = state.registry().state(job_id)
+    st.session_state[_JOB] = job_id if job is not None and job.live else None
+    address.put(job=job_id)
+    if job is None:
+        st.warning("This server does not know the job of this link. It ran on another server, or long ago.")
+        _dismiss_button()
+    elif job.live:
+        _live_panel(job)
+    else:
+        _ended(job)
+
+
+def _start_audits(here: state.Selection, audits: tuple[str, ...] | None) -> None:
+    """Queue an audit of the chosen revision on the chosen snapshot."""
+    entry = here.entry
+    if entry is None or entry.folder is None or here.snapshot is None:
+        return
+    what = "all audits" if audits is None else ", ".join(audits)
+    key = f"audit|{entry.digest}|{here.snapshot}|{what}"
+    job = work.audit(state.settings(), here.places.store, here.places.runs, entry.folder, here.snapshot, audits)
+    start(key, f"{what} of {entry.name} ({short(entry.digest)})", job)
+
+
+def _live_panel(job: JobState) -> None:
+    """Progress that refreshes itself; one rerun of the whole page when the job ends."""
+
+    @st.fragment(run_every=0.5)
+    def panel() -> None:
+        now = state.registry().state(job.id)
+        if now is None or not now.live:
+            st.rerun()
+            return
+        row = st.container(horizontal=True, vertical_alignment="center")
+        row.progress(now.share, text=_progress_text(now))
+        if row.button("Cancel", key=f"cancel-{job.id}"):
+            state.registry().cancel(job.id)
+
+    panel()
+
+
+def _progress_text(job: JobState) -> str:
+    """What is going on, how far it is, and how long it will take."""
+    if job.state == "queued":
+        waiting = f"waiting for {job.ahead} other job(s)" if job.ahead else "starting"
+        return in_markdown(f"{job.title}: {waiting}")
+    left = f", about {job.left:.0f} s left" if job.left is not None else ""
+    note = f" · {safe(job.note, 80)}" if job.note else ""
+    return in_markdown(f"{job.title}: {100 * job.share:.0f} %, {job.seconds:.0f} s{left}{note}")
+
+
+def _ended(job: JobState) -> None:
+    """What became of the job; a finished audit is shown at once to whoever watched it end."""
+    title = in_markdown(job.title)
+    if job.state == "done":
+        _show_result(job)
+        st.success(f"{title}: finished. This page shows its results.", icon=":material/check:")
+    elif job.state == "failed":
+        st.error(f"{title}: failed. {in_markdown(job.error, 2000)}", icon=":material/error:")
+    elif job.state == "cancelled":
+        st.info(f"{title}: cancelled. Nothing was written.", icon=":material/cancel:")
+    else:
+        st.warning(
+            f"{title}: interrupted, because the server was restarted. Nothing was written; start it again.",
+            icon=":material/restart_alt:",
+        )
+    _dismiss_button()
+
+
+def _show_result(job: JobState) -> None:
+    """Turn the page to the run that the job made, once."""
+    seen = st.session_state.setdefault(_SEEN, set())
+    if job.id in seen or not job.result.startswith("run "):
+        return
+    seen.add(job.id)
+    _, run_id, revision = job.result.split(" ")
+    address.go(revision=revision, run=run_id)
+
+
+def _dismiss_button() -> None:
+    """A button that takes the job out of the address."""
+    if st.button("Dismiss", key="dismiss-job", type="tertiary"):
+        st.session_state[_JOB] = None
+        address.put(job=None)
+        st.rerun()

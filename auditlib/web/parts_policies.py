@@ -1,0 +1,57 @@
+"""Parts of the policies page."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from auditlib.runs.folder import Run
+from auditlib.views.text import safe
+from auditlib.web import address, state, tables
+from auditlib.web.exports import downloads
+
+_PERCENT = (
+    "invalid_rate",
+    "invalid_upper",
+    "event_rate",
+    "event_upper",
+    "duplicate_share",
+    "log_duplicate_share",
+    "accuracy",
+    "similarity",
+)
+_COLUMNS = ("session_id", "hypothesis", "stop", "forced", "score", "first_wrong", "rules")
+_MOST = 1000
+_SHOWN = {"all": "all", "wrong": "with a wrong event", "capped": "capped or out of context"}
+
+
+def rates_table(run: Run, rates: pd.DataFrame) -> None:
+    """All rates with the counts they rest on."""
+    if rates.empty:
+        st.text("No decoding setting was measured.")
+        return
+    shares = {
+        name.replace("_", " "): st.column_config.NumberColumn(format="percent") for name in _PERCENT if name in rates
+    }
+    st.dataframe(
+        tables.shown(rates), key="rates", hide_index=True, column_config=shares, alt="Rates of every decoding setting"
+    )
+    downloads(rates, f"{run.id}-rates", "rates")
+
+
+def sequences(here: state.Selection, found: pd.DataFrame) -> None:
+    """Decoded sequences of one setting; each row leads to the inspector with all its events."""
+    if found.empty:
+        st.text("No sequence was decoded.")
+        return
+    row = st.container(horizontal=True)
+    names = list(dict.fromkeys(found["setting"]))
+    setting = address.choose(row, "setting", "Setting", names, shown=safe)
+    which = address.choose(row, "only", "Sequences", list(_SHOWN), shown=lambda name: _SHOWN[name])
+    chosen = found[found["setting"] == setting]
+    if which == "wrong":
+        chosen = chosen[chosen["first_wrong"].fillna(-1) >= 0]
+    elif which == "capped":
+        chosen = chosen[chosen["stop"].isin(["capped", "context full", "no legal event"])]
+    wrong = ["" if pd.isna(place) else f"event {int(place)}" for place in chosen["first_wrong"]]
+    tables.prefixes(here, chosen.assign(first_wrong=wrong).head(_MOST), "sequences", _COLUMNS, "sequence")

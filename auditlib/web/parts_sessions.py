@@ -1,0 +1,103 @@
+"""Parts of the sessions page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+
+from auditlib.sessions.split import LeakageReport
+from auditlib.sessions.store import StoreSummary
+from auditlib.views import charts_sessions
+from auditlib.web import revision_facts, sessions_facts, state, tables
+
+_LEAKS = {
+    "shared_sessions": "Held-out sessions whose id stands in training too. Must be 0.",
+    "prefix_in_training": "Held-out sessions of which training holds another part. Must be 0.",
+    "shared_customers": "Held-out sessions of a customer in training. Must be 0 where the split is by customer.",
+    "shared_assets": "Held-out sessions on an asset that training knows. Must be 0 where the split is by asset.",
+    "duplicate_sequences": "Held-out sessions that went exactly the way of some training session. No leak: repetition.",
+}
+
+
+def numbers(summary: StoreSummary) -> None:
+    """How much the store holds."""
+    row = st.container(horizontal=True)
+    row.metric("Sessions", f"{summary.sessions:,}", width=150)
+    row.metric("Events", f"{summary.events:,}", width=150)
+    row.metric("Event names", f"{len(summary.event_counts):,}", width=150)
+    if summary.first_time and summary.last_time:
+        row.metric("From", f"{summary.first_time:%Y-%m-%d}", help="Time of the first event.", width=150)
+        row.metric("Until", f"{summary.last_time:%Y-%m-%d}", help="Time of the last event.", width=150)
+
+
+def imports(store: Path) -> None:
+    """Every import with its counts, and the rows that were left out."""
+    tables.show(sessions_facts.imports(store), "imports", "imports", "Imports", "No log has been imported yet.")
+    rejects = sessions_facts.rejects(store)
+    if len(rejects):
+        tables.show(rejects, "rejects", "rejects", "Rows that were left out, with the reason", "")
+    else:
+        st.text("No row was left out.")
+
+
+def split(store: Path, snapshot: str) -> None:
+    """Sizes of the two sides, what they share, and the groups that had to stay together."""
+    report = sessions_facts.leakage(store, snapshot)
+    row = st.container(horizontal=True)
+    row.metric("Training", f"{report.training_sessions:,}", width=150)
+    row.metric("Held out", f"{report.held_out_sessions:,}", width=150)
+    row.metric(
+        "Quarantined", f"{report.quarantined:,}", help="Left out of both sides because they join them.", width=150
+    )
+    st.text(f"Split by {', '.join(report.by)}: sessions that share one of these stay on one side.")
+    _verdict_on_leaks(report)
+    rows = [
+        {"what": name.replace("_", " "), "held-out sessions": count, "share": report.share(count), "meaning": meaning}
+        for name, meaning in _LEAKS.items()
+        if (count := getattr(report, name)) is not None
+    ]
+    share = st.column_config.NumberColumn(format="percent")
+    st.dataframe(pd.DataFrame(rows), key="leaks", hide_index=True, column_config={"share": share}, alt="Leakage report")
+    if report.component_sizes:
+        st.plotly_chart(charts_sessions.components(report.component_sizes), key="components")
+
+
+def variants(here: state.Selection) -> None:
+    """The most frequent ways through, with how many held-out sessions went each."""
+    if here.snapshot is None:
+        return
+    found = sessions_facts.variants(here.places.store, here.snapshot)
+    frame = pd.DataFrame(
+        [{"sessions": one.sessions, "events": len(one.events), "sequence": " → ".join(one.events)} for one in found]
+    )
+    tables.show(frame, "variants", "variants", "Held-out variants, most frequent first", "No held-out session.")
+
+
+def transitions(here: state.Selection) -> None:
+    """Heat map of steps, crossed where the chosen revision's rules never allow the step."""
+    if here.snapshot is None:
+        return
+    names, counts = sessions_facts.transitions(here.places.store, here.snapshot)
+    compiled, mapping = revision_facts.order(here.entry), revision_facts.event_map(here.entry)
+    legal = revision_facts.possible_pairs(compiled, mapping, names) if compiled and mapping else None
+    st.plotly_chart(charts_sessions.transitions(names, counts, legal), key="transitions")
+    if legal is None:
+        st.text("No revision is chosen, or its folder is gone: forbidden steps are not marked.")
+    else:
+        st.caption(
+            "A cross marks a step that the revision's event order never allows; a red one happened all the same."
+        )
+
+
+def _verdict_on_leaks(report: LeakageReport) -> None:
+    """In words whether anything crosses the split that must not."""
+    crossing = {key: count for key, count in report.crossing_keys.items() if count}
+    if report.shared_sessions or crossing:
+        named = ", ".join(f"{count} values of {key}" for key, count in crossing.items())
+        st.error(
+            f"{report.shared_sessions} sessions and {named or 'no key'} stand on both sides.", icon=":material/close:"
+        )
+    else:
+        st.success("No session and no key of the split stands on both sides.", icon=":material/check:")

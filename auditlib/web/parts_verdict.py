@@ -1,0 +1,183 @@
+"""Parts of the verdict page: why, who signed, signing, verifying, and the files to take away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import chain
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from auditlib.errors import PrefixgateError
+from auditlib.release.judge import approved
+from auditlib.release.verdict import VerifiedVerdict
+from auditlib.runs.folder import Run
+from auditlib.views.junit import to_junit
+from auditlib.views.markdown import to_markdown
+from auditlib.views.report import to_html
+from auditlib.views.summary import headline
+from auditlib.views.text import in_markdown, plural, safe
+from auditlib.web import state
+from auditlib.web.desk import Desk, explain
+from auditlib.web.text import short
+
+_DONE = "said once"
+
+
+def why(run: Run) -> None:
+    """What the gate says of the run, with every reason."""
+    words = headline(run.report)
+    if run.approved:
+        st.success(f"The gate approves. {in_markdown(words, 1000)}", icon=":material/check_circle:")
+        return
+    st.error(f"The gate refuses. {in_markdown(words, 1000)}", icon=":material/block:")
+    because = run.report["decision"].get("because", {})
+    found = [*because.get("cache_acceleration", ()), *chain.from_iterable(because.get("decoding", {}).values())]
+    reasons = list(dict.fromkeys(found))
+    if reasons:
+        with st.expander(f"All reasons ({len(reasons)})"):
+            for reason in reasons:
+                st.text(safe(reason, 300))
+
+
+def signatures(desk: Desk, here: state.Selection, run: Run) -> None:
+    """The verdict that lies beside the run: who signed it, whether it holds, and its files."""
+    file = desk.verdict_file(run)
+    if not file.exists():
+        st.info("UNSIGNED: nobody has signed this run yet.", icon=":material/edit_off:")
+        return
+    envelope = file.read_bytes()
+    try:
+        _show(desk.check(envelope, run, here.entry.folder if here.entry else None))
+    except PrefixgateError as problem:
+        st.error(f"The verdict on file does not hold. {in_markdown(explain(problem), 1000)}", icon=":material/gpp_bad:")
+    row = st.container(horizontal=True)
+    _file(row, "Verdict (DSSE envelope)", envelope, f"{run.id}.dsse.json")
+    for person, bundle in desk.bundles(run).items():
+        _file(row, f"Sigstore bundle of {person}", bundle, f"{run.id}.{short(person)}.sigstore.json")
+    if desk.settings.trust.exists():
+        _file(row, "Trust file", desk.settings.trust.read_bytes(), "trust.json")
+
+
+def sign_form(desk: Desk, run: Run) -> None:
+    """A reviewer's decision, comment and passphrase; a refusal by the gate cannot be overruled."""
+    _say_once()
+    keys = desk.keys()
+    if not keys:
+        st.text("There is no key yet. The first one made here starts the trust file.")
+        key_form(desk)
+        return
+    again = desk.verdict_file(run).exists()
+    with st.form("sign", clear_on_submit=True):
+        key = st.selectbox("Your key", list(keys), format_func=safe, key="sign-key")
+        decision = st.radio("Your decision", _decisions(run), key="sign-decision", horizontal=True)
+        comment = st.text_area("Comment", key="sign-comment", max_chars=4000, help="Signed with the rest.")
+        passphrase = st.text_input("Passphrase of the key", type="password", key="sign-passphrase", autocomplete="off")
+        pressed = st.form_submit_button("Add my signature" if again else "Sign", type="primary")
+    if pressed:
+        _attempt(lambda: _signed(desk, run, key or "", passphrase or "", decision or "", comment or ""))
+    with st.expander("New reviewer key"):
+        key_form(desk)
+
+
+def key_form(desk: Desk) -> None:
+    """Make an encrypted key for a reviewer."""
+    with st.form("new-key", clear_on_submit=True):
+        person = st.text_input("Name of the reviewer", key="key-person", autocomplete="name")
+        passphrase = st.text_input("New passphrase", type="password", key="key-passphrase", autocomplete="new-password")
+        again = st.text_input("The passphrase again", type="password", key="key-again", autocomplete="new-password")
+        pressed = st.form_submit_button("Make the key")
+    if pressed:
+        _attempt(lambda: _made(desk, person or "", passphrase or "", again or ""))
+    if desk.settings.trust.exists():
+        st.caption(
+            "A key made here counts once whoever keeps the trust file has added it: "
+            "`python -m auditlib keys new --trust` adds the one that it makes."
+        )
+
+
+def verify_upload(desk: Desk, here: state.Selection) -> None:
+    """Any verdict file held against the trust file, and if asked against the chosen run and revision."""
+    uploaded = st.file_uploader("Verdict file", type=["json"], key="verdict-upload", max_upload_size=4)
+    bound = st.checkbox("It must be about the chosen run and revision", value=True, key="verify-bound")
+    if uploaded is None:
+        return
+    run, folder = (here.run, here.entry.folder if here.entry else None) if bound else (None, None)
+    try:
+        _show(desk.check(uploaded.getvalue(), run, folder))
+    except PrefixgateError as problem:
+        st.error(f"Not valid. {in_markdown(explain(problem), 1000)}", icon=":material/gpp_bad:")
+
+
+def reports(run: Run) -> None:
+    """The run as files that need no dashboard."""
+    row = st.container(horizontal=True)
+    _file(row, "Report (HTML)", lambda: to_html(run).encode(), f"{run.id}.html", "text/html")
+    _file(row, "JSON", lambda: json.dumps(run.report, indent=1).encode(), f"{run.id}.json")
+    _file(row, "Markdown", lambda: to_markdown(run.report).encode(), f"{run.id}.md", "text/markdown")
+    _file(row, "JUnit XML", lambda: to_junit(run.report), f"{run.id}.xml", "application/xml")
+
+
+def _show(verdict: VerifiedVerdict) -> None:
+    """A verdict that holds: what it says first, then who says so."""
+    said, review = verdict.statement, verdict.statement.review
+    people = ", ".join(in_markdown(signer.person, 80) for signer in verdict.signers)
+    head = f"Valid, signed by {people}. It says: **{'release' if verdict.says_yes else 'do not release'}**"
+    show, icon = (st.success, ":material/verified:") if verdict.says_yes else (st.warning, ":material/verified:")
+    show(f"{head} ({verdict.result}).", icon=icon)
+    st.text(f"Decision: {review.decision}. Comment: {safe(review.comment, 4000) or 'none'}")
+    compared = ", ".join(verdict.compared) or "nothing but its signatures"
+    st.text(
+        f"Run {safe(said.run)}, verdict number {said.place.sequence}, of {said.place.time}. Held against: {compared}."
+    )
+
+
+def _file(
+    place: DeltaGenerator,
+    label: str,
+    content: bytes | Callable[[], bytes],
+    name: str,
+    mime: str = "application/json",
+) -> None:
+    """A button that saves a file; one that has to be made first is made when it is pressed."""
+    place.download_button(
+        in_markdown(label, 80),
+        content,
+        file_name=name,
+        mime=mime,
+        on_click="ignore",
+        key=f"file-{label}",
+        icon=":material/download:",
+    )
+
+
+def _decisions(run: Run) -> list[str]:
+    """Decisions that the gate leaves to a reviewer."""
+    return ["approve", "refuse"] if approved(run.report) else ["refuse"]
+
+
+def _signed(desk: Desk, run: Run, key: str, passphrase: str, decision: str, comment: str) -> str:
+    done = desk.sign(run, key, passphrase, decision, comment)
+    return f"Signed. The verdict is number {done.sequence} and carries {plural(done.signatures, 'signature')}."
+
+
+def _made(desk: Desk, person: str, passphrase: str, again: str) -> str:
+    return f"The key {desk.make_key(person, passphrase, again)[:16]} is made. You can sign now."
+
+
+def _attempt(action: Callable[[], str]) -> None:
+    """Do what a form asks; what came of it is said after a rerun, or the refusal at once."""
+    try:
+        st.session_state[_DONE] = action()
+    except PrefixgateError as problem:
+        st.error(in_markdown(explain(problem), 1000), icon=":material/error:")
+        return
+    st.rerun()
+
+
+def _say_once() -> None:
+    """What the last form did, once."""
+    words = st.session_state.pop(_DONE, None)
+    if words:
+        st.success(in_markdown(words, 300), icon=":material/check:")

@@ -1,0 +1,75 @@
+"""What the pages show of a revision without loading its weights: event names and the order its events may come in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import streamlit as st
+
+from auditlib.errors import PrefixgateError
+from auditlib.events.event_map import EventMap
+from auditlib.events.order import CompiledOrder, EventOrder
+from auditlib.views.text import safe
+from auditlib.web.catalogue import Entry
+
+_SHOWN = 8
+
+
+def event_map(entry: Entry | None) -> EventMap | None:
+    """The revision's event map; None when its folder is gone or cannot be read."""
+    return _event_map(entry.folder, entry.digest) if entry is not None and entry.folder is not None else None
+
+
+def order(entry: Entry | None) -> CompiledOrder | None:
+    """The revision's event order, compiled; None when its folder is gone or cannot be read."""
+    names = event_map(entry)
+    if entry is None or entry.folder is None or names is None:
+        return None
+    return _order(entry.folder, entry.digest)
+
+
+def names_of(entry: Entry | None, events: str) -> str:
+    """Names for ids joined by "-", the last few of them, arrows between; the ids when the event map is gone."""
+    mapping = event_map(entry)
+    if mapping is None or not events:
+        return safe(events)
+    ids = [int(part) for part in events.split("-") if part.isdigit()]
+    named = [safe(mapping.name(number), 40) for number in ids if number != mapping.start]
+    return ("… → " if len(named) > _SHOWN else "") + " → ".join(named[-_SHOWN:] or ["(start)"])
+
+
+def possible_pairs(compiled: CompiledOrder, mapping: EventMap, names: tuple[str, ...]) -> np.ndarray:
+    """Whether an event may ever follow another: bool [N + 1, N + 1], rows start + names, columns names + end.
+
+    True where at least one state that the row's event leads to allows the column's event, under any condition.
+    """
+    ids = np.array([mapping.events[name] for name in names if name in mapping.events], dtype=int)
+    known = np.array([name in mapping.events for name in names], dtype=bool)
+    columns = np.append(ids, mapping.end)
+    found = np.zeros((len(ids) + 1, len(columns)), dtype=bool)
+    for automaton in compiled.automata().values():
+        found[0] |= automaton.legal[0, columns]
+        for row, event in enumerate(ids, start=1):
+            reached = automaton.step[:, event]
+            found[row] |= automaton.legal[np.unique(reached[reached >= 0])][:, columns].any(axis=0)
+    whole = np.ones((len(names) + 1, len(names) + 1), dtype=bool)  # what the map does not name is not judged
+    whole[np.ix_(np.append(True, known), np.append(known, True))] = found
+    return whole
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _event_map(folder: Path, digest: str) -> EventMap | None:  # noqa: ARG001  a part of the cache's key
+    try:
+        return EventMap.read(folder / "event_map.json")
+    except PrefixgateError:  # the board says that the folder is gone; here its names are simply not known
+        return None
+
+
+@st.cache_resource(max_entries=16, show_spinner="Compiling the event order")
+def _order(folder: Path, digest: str) -> CompiledOrder | None:
+    mapping = _event_map(folder, digest)
+    try:
+        return None if mapping is None else EventOrder.read(folder / "event_order.json").compile(mapping)
+    except PrefixgateError:
+        return None

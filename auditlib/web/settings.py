@@ -1,0 +1,76 @@
+"""What the dashboard was started with: `streamlit run app.py -- --store S …`, or PREFIXGATE_STORE=S and so on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_HELP = {
+    "home": "folder for everything the dashboard writes (default: var)",
+    "store": "session store; without one, a demo store is made under the home folder",
+    "runs": "folder of runs",
+    "keys": "folder of reviewers' encrypted keys (*.pem)",
+    "trust": "trust file: whose signatures count",
+    "verdicts": "folder that signed verdicts are written to",
+    "policy": "policy file for audits started in the browser",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Places and permissions. `store` and `runs` are None when the demo stands in for them."""
+
+    home: Path
+    store: Path | None
+    runs: Path | None
+    keys: Path
+    trust: Path
+    verdicts: Path
+    policy: Path | None
+    allow_code: bool
+
+    @property
+    def demo(self) -> bool:
+        """Whether the dashboard shows the demo, because no store was named."""
+        return self.store is None
+
+
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Settings from the command line or else the environment. Exits with a usage message on an unknown option."""
+    parser = argparse.ArgumentParser(prog="streamlit run app.py --", allow_abbrev=False)
+    for name, meaning in _HELP.items():
+        parser.add_argument(f"--{name}", default=environment.get(f"PREFIXGATE_{name.upper()}"), help=meaning)
+    allowed = environment.get("PREFIXGATE_ALLOW_CODE", "").lower() in {"1", "true", "yes"}
+    parser.add_argument("--allow-code", action="store_true", default=allowed, help="load adapters that bring own code")
+    return _settings(vars(parser.parse_args(arguments)))
+
+
+def own_arguments(argv: Sequence[str]) -> list[str]:
+    """Arguments meant for the dashboard: none when another program, such as a test runner, runs it."""
+    return list(argv[1:]) if argv and Path(argv[0]).name == "app.py" else []
+
+
+def settings_now() -> Settings:
+    """Settings of this process."""
+    return read_settings(own_arguments(sys.argv), os.environ)
+
+
+def _settings(options: Mapping[str, str | bool | None]) -> Settings:
+    """Settings with every place that was not named put under the home folder."""
+    named = {name: Path(str(options[name])).absolute() for name in _HELP if options[name]}
+    home = named.get("home", Path("var").absolute())
+    store = named.get("store")
+    return Settings(
+        home=home,
+        store=store,
+        runs=named.get("runs", None if store is None else home / "runs"),
+        keys=named.get("keys", home / "keys"),
+        trust=named.get("trust", home / "trust.json"),
+        verdicts=named.get("verdicts", home / "verdicts"),
+        policy=named.get("policy"),
+        allow_code=bool(options["allow_code"]),
+    )

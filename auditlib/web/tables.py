@@ -1,0 +1,111 @@
+"""Tables of a run: checks, observations, and prefixes whose rows lead to the inspector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from auditlib.runs.folder import Run
+from auditlib.views.text import in_markdown, number, plural, safe
+from auditlib.web import address, revision_facts, state
+from auditlib.web.exports import downloads
+from auditlib.web.text import check_row
+
+_LINKED = 3
+_SHORT = st.column_config.NumberColumn(format="%.3g")
+
+
+def checks(run: Run, audits: Sequence[str], key: str) -> None:
+    """Checks of some audits with value, limit, count and status; comparisons are marked as such."""
+    rows = [
+        check_row(audit, check)
+        for audit in audits
+        for check in run.report["audits"].get(audit, {}).get("checks", ())
+    ]  # fmt: skip
+    show(pd.DataFrame(rows), f"{run.id}-checks", key, f"Checks of {', '.join(audits)}", "No check was made.")
+
+
+def observations(run: Run, audit: str, name: str, key: str) -> None:
+    """One of the tables that an audit left, as it is."""
+    show(run.table(audit, name), f"{run.id}-{name}", key, f"{audit}, {name}", f"The run has no table of {name}.")
+
+
+def show(frame: pd.DataFrame, file_name: str, key: str, alt: str, empty: str) -> None:
+    """A table with its downloads; `empty` instead when it has no row."""
+    if frame.empty:
+        st.text(empty)
+        return
+    st.dataframe(shown(frame), key=key, hide_index=True, alt=alt)
+    downloads(frame, file_name, key)
+
+
+def shown(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with every text made safe to look at; exports take the frame itself."""
+    safer = frame.copy()
+    for name in safer.select_dtypes(exclude=["number", "bool"]).columns:
+        safer[name] = [safe(cell) for cell in safer[name]]
+    return safer.rename(columns=lambda name: safe(name, 60).replace("_", " "))
+
+
+def largest_first(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Rows ordered by a column, largest first; what is not a number counts as larger than any."""
+    if frame.empty:
+        return frame
+    order = frame[column].fillna(float("inf")).to_numpy().argsort(kind="stable")[::-1]
+    return frame.iloc[order].reset_index(drop=True)
+
+
+def choose_rows(frame: pd.DataFrame, column: str, label: str) -> pd.DataFrame:
+    """Rows with one value of a column, or all of them, as chosen in a box whose value stands in the address."""
+    if frame.empty:
+        return frame
+    options = ["all", *dict.fromkeys(frame[column].astype(str))]
+    chosen = address.choose(st.container(), column, label, options, shown=safe)
+    return frame if chosen == "all" else frame[frame[column] == chosen]
+
+
+def prefixes(here: state.Selection, frame: pd.DataFrame, key: str, columns: Sequence[str], noun: str) -> None:
+    """A table of prefixes in the order given: the first as links into the inspector, any other by selecting its row.
+
+    `frame` has a column `events` and may have `session_id`; `columns` names those to display.
+    """
+    if frame.empty:
+        st.text(f"There is no {noun}.")
+        return
+    names = [revision_facts.names_of(here.entry, str(events)) for events in frame["events"]]
+    for position in range(min(_LINKED, len(frame))):
+        row = frame.iloc[position].to_dict()
+        inspector_link(here, row, f"{noun} {position + 1}, {_first_words(row, columns[0])}: {names[position]}")
+    st.caption(f"{plural(len(frame), 'row')}. Select a row to open it in the inspector.")
+    table = shown(frame[[name for name in columns if name in frame]].assign(events=names))
+    chosen = st.dataframe(
+        table,
+        key=key,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        column_config=dict.fromkeys(table.select_dtypes("float").columns, _SHORT),
+        alt=f"{noun}, in order",
+    )
+    for position in chosen.selection.rows[:1]:
+        inspector_link(here, frame.iloc[position].to_dict(), f"Open in the inspector: {names[position]}")
+    downloads(frame, f"{here.run.id if here.run else 'run'}-{key}", key)
+
+
+def _first_words(row: Mapping[str, Any], column: str) -> str:
+    """A cell with the name of its column."""
+    cell = row[column]
+    return f"{column.replace('_', ' ')} {number(cell) if isinstance(cell, float) else safe(cell, 40)}"
+
+
+def inspector_link(here: state.Selection, row: Mapping[str, Any], label: str) -> None:
+    """A link that opens a row's prefix in the inspector, with revision and run as they are."""
+    st.page_link(
+        "pages/inspector.py",
+        label=in_markdown(label, 120),
+        icon=":material/search:",
+        query_params=state.link(here, events=str(row["events"]), session=str(row.get("session_id") or "")),
+    )

@@ -1,0 +1,24 @@
+"""Release board: which revision is refused and why, before anything else."""
+
+import streamlit as st
+
+from auditlib.web import parts, parts_board, parts_jobs, shell
+from auditlib.web.text import TERMS
+
+here = shell.enter()
+st.title("Release board", help="Every revision of the store with what its newest run amounts to.")
+st.caption(
+    "May this decoder be released? What was not measured is a no. "
+    "A fault of the cache blocks cached decoding, a fault of a decoding setting blocks that setting."
+)
+if not here.entries:
+    st.info("No revision yet. Train one or register one: `python -m auditlib register --store S FOLDER`")
+for entry in here.entries:
+    parts_board.card(here, entry)
+
+st.header("Chosen revision", help=TERMS["snapshot"])
+run = parts.need_run(here)
+parts_jobs.audit_buttons(here)
+parts_board.facts(run)
+parts_board.decision(run)
+parts_board.all_checks(here, run)

@@ -1,0 +1,25 @@
+"""Causality: does any logit depend on what comes later?"""
+
+import streamlit as st
+
+from auditlib.views import charts
+from auditlib.web import parts, parts_jobs, shell, tables
+
+AUDIT = "causality"
+
+here = shell.enter()
+st.title("Causality", help="A decoder that sees later events scores well in training and cannot be right in service.")
+st.caption("Do the logits of a prefix stay the same, bit for bit, whatever follows it?")
+run = parts.need_run(here, AUDIT)
+parts_jobs.audit_buttons(here, AUDIT)
+parts.audit_head(run, AUDIT)
+st.caption("Truncation is judged by the size of a change, every other probe by whether anything changed at all.")
+st.plotly_chart(charts.changes_by_position(run.table(AUDIT, "probes")), key="changes")
+
+st.header("Checks")
+tables.checks(run, [AUDIT], "causality-checks")
+parts.notes(run, AUDIT)
+
+st.header("Prefixes that changed", help="The worst observations of each probe; each opens in the inspector.")
+probes = run.table(AUDIT, "probes")
+tables.prefixes(here, tables.largest_first(probes, "value"), "probes", ["probe", "path", "position", "value"], "change")

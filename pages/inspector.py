@@ -1,0 +1,29 @@
+"""Prefix inspector: one prefix, event by event, by the full and the cached path."""
+
+import streamlit as st
+
+from auditlib.views import charts_inspector
+from auditlib.web import inspection, parts, parts_inspector, revision_facts, shell
+from auditlib.web.text import TERMS
+
+here = shell.enter()
+st.title("Prefix inspector", help=TERMS["prefix"])
+st.caption("What does either path expect after each event, and which events do the rules allow? The link is the state.")
+mapping, compiled = revision_facts.event_map(here.entry), revision_facts.order(here.entry)
+if mapping is None or compiled is None:
+    st.info("Choose a revision whose folder is there: without its weights and event map there is nothing to inspect.")
+    st.stop()
+prefix = parts_inspector.choose_prefix(here, mapping, compiled)
+seen = inspection.look(here, prefix, compiled)
+tolerance = parts.information(here.run, "cache parity", "tolerance") if here.run else None
+
+parts_inspector.describe(prefix, seen)
+parts_inspector.verdict_on(seen, tolerance)
+st.plotly_chart(charts_inspector.gap_along(seen.steps, tolerance), key="gap-along")
+parts_inspector.steps_table(seen.steps, tolerance)
+
+st.header("What comes next", help=TERMS["event order"])
+step = parts_inspector.choose_step(prefix, seen.names)
+st.plotly_chart(charts_inspector.next_events(seen.next_events(step)), key="next-events")
+parts_inspector.append_buttons(prefix, seen.next_events(len(prefix.ids)), mapping)
+parts_inspector.next_table(seen.next_events(step))

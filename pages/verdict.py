@@ -1,0 +1,28 @@
+"""Verdict: why the gate says what it says, a reviewer's signature, and whether a signature holds."""
+
+import streamlit as st
+
+from auditlib.web import parts, parts_board, parts_jobs, parts_verdict, shell, state
+from auditlib.web.desk import Desk
+
+here = shell.enter()
+desk = Desk(state.settings())
+st.title("Verdict", help="A signed statement about one run: what was measured, on what, and what follows from it.")
+st.caption("The gate judges the numbers, a reviewer signs. A reviewer may refuse an approved run, never the reverse.")
+run = parts.need_run(here)
+parts_board.facts(run)
+parts_verdict.why(run)
+parts_board.decision(run)
+parts_jobs.audit_buttons(here)
+
+st.header("Signatures", help="A verdict counts when as many people have signed it as the trust file asks for.")
+parts_verdict.signatures(desk, here, run)
+
+st.header("Sign")
+parts_verdict.sign_form(desk, run)
+
+st.header("Verify a verdict", help="Checks signatures, people, times and digests. A valid verdict may still say no.")
+parts_verdict.verify_upload(desk, here)
+
+st.header("Report")
+parts_verdict.reports(run)

@@ -1,0 +1,156 @@
+"""Figures: nothing hidden, nothing invented, no text run as markup."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from auditlib.views import charts, charts_inspector, charts_policies, charts_sessions
+from auditlib.views.figure import bottom, on_log
+from tests.web.world import TOLERANCE, rates, tables
+
+HOSTILE = "<a href='http://evil.example/x'><img src=http://evil.example/p.png></a>"
+TABLES = tables()
+
+
+def words_of(figure):
+    return json.dumps(json.loads(figure.to_json()), ensure_ascii=False)
+
+
+def test_zero_gaps_stay_on_a_log_axis_and_hover_tells_the_exact_number():
+    low = bottom([0.0, 2e-6])
+    assert on_log([0.0, 2e-6], low) == [low, 2e-6]
+    figure = charts.gap_by_step(TABLES["cache parity", "steps"], TOLERANCE, TOLERANCE / 4)
+    median = next(trace for trace in figure.data if trace.name == "median")
+    assert median.customdata[0][0] == "0"
+    assert min(median.y) > 0
+
+
+def test_a_gap_that_is_not_a_number_leaves_a_hole_and_says_so():
+    steps = TABLES["cache parity", "steps"].assign(worst=[1e-6, np.nan, np.inf])
+    worst = next(trace for trace in charts.gap_by_step(steps, TOLERANCE, None).data if trace.name == "worst")
+    assert list(worst.y) == [1e-6, None, None]
+    assert worst.customdata[1][0] == "not finite"
+
+
+def test_the_gap_plot_draws_tolerance_and_noise_floor_and_names_their_values():
+    figure = charts.gap_by_step(TABLES["cache parity", "steps"], 8e-6, 2e-6)
+    assert sorted(shape.y0 for shape in figure.layout.shapes) == [2e-6, 8e-6]
+    assert {"tolerance 8e-06", "noise floor 2e-06"} <= {trace.name for trace in figure.data}
+    assert figure.layout.yaxis.type == "log"
+    assert figure.layout.yaxis.exponentformat == "e"
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: charts.gap_by_step(pd.DataFrame(), None, None),
+        lambda: charts.changes_by_position(pd.DataFrame()),
+        lambda: charts.checks_on_log(pd.DataFrame({"limit": [], "value": []}), "t"),
+        lambda: charts.ratio_by_session(pd.DataFrame(), 1.25),
+        lambda: charts.baselines(pd.DataFrame()),
+        lambda: charts_policies.invalid_rates(pd.DataFrame()),
+        lambda: charts_policies.stops(pd.DataFrame()),
+        lambda: charts_policies.duplication(pd.DataFrame()),
+        lambda: charts_sessions.lengths(pd.DataFrame()),
+        lambda: charts_sessions.transitions([], np.zeros((1, 1), int), None),
+        lambda: charts_sessions.components([]),
+        lambda: charts_inspector.next_events(pd.DataFrame()),
+        lambda: charts_inspector.gap_along(pd.DataFrame(), None),
+    ],
+)
+def test_an_empty_table_gives_words_not_an_empty_plot(draw):
+    figure = draw()
+    assert len(figure.data) == 0
+    assert len(figure.layout.annotations[0].text) > 5
+
+
+def test_failed_and_passed_checks_differ_in_mark_not_only_in_colour():
+    checks = pd.DataFrame(
+        {
+            "name": ["a", "b"],
+            "value": [1e-9, 0.3],
+            "limit": [1e-5, 1e-5],
+            "unit": "logit",
+            "count": 4,
+            "status": ["passed", "failed"],
+        }
+    )
+    figure = charts.checks_on_log(checks, "checks")
+    symbols = {trace.name: trace.marker.symbol for trace in figure.data}
+    assert symbols["passed"] != symbols["failed"]
+
+
+def test_rates_carry_their_counts_and_end_at_the_upper_bound():
+    figure = charts_policies.invalid_rates(rates())
+    without = next(trace for trace in figure.data if trace.name == "without order mask")
+    assert without.x[0] + without.error_x.array[0] == pytest.approx(0.128)
+    assert list(without.customdata[0][:2]) == [7, 100]
+
+
+def test_stops_add_up_to_all_sequences_of_a_setting():
+    figure = charts_policies.stops(rates())
+    assert np.sum([trace.x for trace in figure.data], axis=0) == pytest.approx([1.0, 1.0])
+
+
+def test_a_forbidden_step_is_crossed_and_one_that_happened_is_told_apart():
+    counts = np.array([[4, 0, 0], [0, 3, 1], [2, 0, 2]])
+    legal = np.array([[True, True, True], [True, True, True], [False, False, True]])
+    crosses = charts_sessions.transitions(["a", "b"], counts, legal).data[1]
+    assert list(zip(crosses.y, crosses.x, crosses.customdata, strict=True)) == [("b", "a", 2), ("b", "b", 0)]
+    assert crosses.marker.line.color[0] != crosses.marker.line.color[1]
+
+
+def test_only_the_most_frequent_events_are_drawn():
+    names = [f"event {number:03d}" for number in range(90)]
+    counts = np.zeros((91, 91), int)
+    counts[1:, 0] = np.arange(90)
+    heat = charts_sessions.transitions(names, counts, None).data[0]
+    assert len(heat.y) == charts_sessions.MOST_NAMES + 1
+    assert "event 089" in heat.y
+    assert "event 000" not in heat.y
+
+
+def test_illegal_events_are_hatched_and_marked():
+    table = pd.DataFrame(
+        {"event": ["a", "b"], "full": [0.9, 0.1], "cached": [0.8, 0.2], "legal": [True, False], "rules": ["", "r"]}
+    )
+    bars = charts_inspector.next_events(table).data[0]
+    assert list(bars.y) == ["a", "✗ b"]
+    assert list(bars.marker.pattern.shape) == ["", "/"]
+
+
+def test_a_step_over_the_tolerance_is_a_cross_also_when_its_gap_is_not_a_number():
+    steps = pd.DataFrame({"step": [1, 2, 3], "event": ["x", "y", "z"], "gap": [1e-9, 1.0, np.nan]})
+    line = charts_inspector.gap_along(steps, 1e-5).data[0]
+    assert list(line.marker.symbol) == ["circle", "x", "x"]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: charts.changes_by_position(TABLES["causality", "probes"].assign(probe=HOSTILE, value=1.0)),
+        lambda: charts_policies.invalid_rates(rates().assign(setting=[HOSTILE, HOSTILE + "2"])),
+        lambda: charts_sessions.transitions([HOSTILE], np.ones((2, 2), int), np.zeros((2, 2), bool)),
+        lambda: charts_inspector.next_events(
+            pd.DataFrame({"event": [HOSTILE], "full": [1.0], "cached": [1.0], "legal": [True], "rules": [""]})
+        ),
+        lambda: charts_inspector.gap_along(pd.DataFrame({"step": [1], "event": [HOSTILE], "gap": [1.0]}), None),
+    ],
+)
+def test_names_reach_a_figure_only_as_escaped_text(draw):
+    words = words_of(draw())
+    assert "<a" not in words
+    assert "<img" not in words
+    assert "&lt;a href" in words
+
+
+def test_no_figure_carries_more_than_some_thousand_points():
+    steps = pd.DataFrame({"step": range(50_000), "worst": 1.0, "p95": 0.5, "median": 0.1, "prefixes": 1})
+    figure = charts.gap_by_step(steps, None, None)
+    assert sum(len(trace.x) for trace in figure.data) <= charts.MOST_POINTS
+    probes = pd.DataFrame({"probe": "p", "path": "full", "events": "1", "position": range(50_000), "value": 1.0})
+    assert sum(len(trace.x) for trace in charts.changes_by_position(probes).data) <= charts.MOST_POINTS
