@@ -89,19 +89,19 @@ def check(limit: Limit, name: str, found: Measured, at_most: float | None) -> Ch
 def _weigh(limit: Limit, name: str, result: MeasurementLike, at_most: float | None) -> Check:
     value, count = finite(result.value), _observations(result.count)
 
-    def out(status: Status, reason: str) -> Check:
+    def _out(status: Status, reason: str) -> Check:
         return Check(limit, name, status, reason, value, result.unit, count, at_most)
 
     if count < limit.min_count:
-        return out("not measured", f"rests on {count} of {limit.min_count} observations")
+        return _out("not measured", f"rests on {count} of {limit.min_count} observations")
     if result.value is None:
-        return out("not measured", "measured nothing")
+        return _out("not measured", "measured nothing")
     if value is None:  # a number that is none exceeds every limit
-        return out("failed", f"measured {result.value!r}, which is not a finite number")
+        return _out("failed", f"measured {result.value!r}, which is not a finite number")
     if at_most is None:
-        return out("not measured", "the tolerance it is held against was not measured")
+        return _out("not measured", "the tolerance it is held against was not measured")
     passed = value <= at_most
-    return out("passed" if passed else "failed", "within limit" if passed else "over limit")
+    return _out("passed" if passed else "failed", "within limit" if passed else "over limit")
 
 
 def tolerance(found: Measured) -> float | None:

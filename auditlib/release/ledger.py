@@ -84,6 +84,11 @@ def take_up(path: Path, statement: Statement) -> None:
         _write(path, (*entries, _entry_of(statement)))
 
 
+def holds(path: Path, statement: Statement) -> bool:
+    """Whether a verdict has a line in a ledger, as its newest or an earlier one."""
+    return statement.digest in {entry.verdict for entry in read_ledger(path)}
+
+
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """Keep other processes and threads from adding to a ledger; the lock vanishes with its holder, also by a kill."""

@@ -15,7 +15,7 @@ from auditlib.release.drafting import agreed, draft, next_place
 from auditlib.release.envelope import read_envelope
 from auditlib.release.facts import facts_of
 from auditlib.release.keys import key_id, load_key
-from auditlib.release.ledger import held, read_ledger, require_follows, require_next, take_up
+from auditlib.release.ledger import held, holds, read_ledger, require_follows, require_next, take_up
 from auditlib.release.moments import stamp
 from auditlib.release.opening import Signer, open_verdict, verdict_bytes
 from auditlib.release.reading import Statement, parse_statement
@@ -132,12 +132,14 @@ def sign_run(
         else:
             payload = agreed(envelope, facts, decision, comment)
         statement = parse_statement(payload)
-        if ledger is not None:
-            require_next(read_ledger(ledger), statement)
+        # a second reviewer may come when later verdicts have lines already: then there is nothing to take up
+        new_line = ledger if ledger is not None and not holds(ledger, statement) else None
+        if new_line is not None:
+            require_next(read_ledger(new_line), statement)
         signed = sign(payload, private, envelope)
         write_whole(out, signed)
-        if ledger is not None:
-            take_up(ledger, statement)  # the verdict's file first, its line in the ledger last
+        if new_line is not None:
+            take_up(new_line, statement)  # the verdict's file first, its line in the ledger last
     signatures = len(read_envelope(signed).signatures)
     return SignedVerdict(out, statement.digest, statement.result, statement.place.sequence, reviewer, signatures)
 

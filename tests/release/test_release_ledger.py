@@ -69,25 +69,33 @@ def test_a_fork_of_the_line_is_a_replay(line, tmp_path):
         verify_verdict(fork, TRUST, ledger=ledger, now=NOW)
 
 
-def test_a_second_reviewer_adds_no_line(line, tmp_path):
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_second_reviewer_joins_any_verdict_of_the_line_and_adds_none(line, tmp_path, number):
     run, paths, ledger = line
-    before = ledger.read_bytes()
-    key = key_file(tmp_path, "bob")
-    sign_run(
-        run.folder, run.report, run.manifest, key, PASSPHRASE, None, "", paths[2], append=True, ledger=ledger, now=NOW
-    )
+    before, key = ledger.read_bytes(), key_file(tmp_path, "bob")
+    more = {"append": True, "ledger": ledger, "now": NOW}
+    sign_run(run.folder, run.report, run.manifest, key, PASSPHRASE, None, "", paths[number - 1], **more)
     assert ledger.read_bytes() == before
+    assert len(verify_verdict(paths[number - 1], TRUST, now=NOW).signers) == 2
 
 
-def test_nobody_joins_a_verdict_that_another_came_after(line, tmp_path):
-    run, paths, ledger = line
-    before = paths[0].read_bytes()
+def test_nobody_joins_a_verdict_that_is_not_of_the_line(line, tmp_path):
+    run, _, ledger = line
+    foreign, key = tmp_path / "foreign.json", key_file(tmp_path, "bob")
+    signing = (run.folder, run.report, run.manifest)
+    sign_run(*signing, key_file(tmp_path, "ada"), PASSPHRASE, None, "elsewhere", foreign, now=NOW)
+    before = foreign.read_bytes()
     with pytest.raises(RefusedError, match="replayed"):
-        sign_run(
-            run.folder, run.report, run.manifest, key_file(tmp_path, "bob"), PASSPHRASE, None, "", paths[0],
-            append=True, ledger=ledger, now=NOW,
-        )  # fmt: skip
-    assert paths[0].read_bytes() == before
+        sign_run(*signing, key, PASSPHRASE, None, "", foreign, append=True, ledger=ledger, now=NOW)
+    assert foreign.read_bytes() == before
+
+
+def test_signing_goes_on_after_a_crash_between_file_and_line(line, tmp_path):
+    run, paths, ledger = line
+    ledger.write_bytes(b"".join(_lines(ledger)[:2]))  # the third file is there, its line is not
+    more = {"append": True, "ledger": ledger, "now": NOW}
+    sign_run(run.folder, run.report, run.manifest, key_file(tmp_path, "bob"), PASSPHRASE, None, "", paths[2], **more)
+    assert [entry.sequence for entry in read_ledger(ledger)] == [1, 2, 3]
 
 
 def test_a_predecessor_that_is_not_the_ledgers_newest_is_refused(line, tmp_path):
