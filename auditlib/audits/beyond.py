@@ -1,0 +1,44 @@
+"""Requests for more events than the context holds: the right answer is a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from auditlib.audits.checked import CheckedDecoder, refusal
+from auditlib.audits.held_out import Material, Row
+
+
+def accepted_beyond(checked: CheckedDecoder, rows: Material) -> tuple[list[str], int]:
+    """The requests beyond the context that were served, in words, and how many were made."""
+    requests = _requests(checked, rows)
+    return [words for words, request in requests if refusal(request) is None], len(requests)
+
+
+def _requests(checked: CheckedDecoder, material: Material) -> list[tuple[str, Callable[[], object]]]:
+    context = material.context
+    full = material.rows(1, context, "beyond")[0]
+    over: Row = (*full, material.alphabet[0])
+
+    def append(prompt: int) -> object:
+        """The rest of `over` in one append after a prompt."""
+        events, valid = checked.stack([over])
+        _, cache = checked.prefill(events[:, :prompt], valid[:, :prompt])
+        return checked.extend(events[:, prompt:], valid[:, prompt:], cache)
+
+    def one_of_two() -> object:
+        """One event more for two rows, of which one is full and one still has room."""
+        events, valid = checked.stack([full, full])
+        valid[1, 1:] = False
+        _, cache = checked.prefill(events, valid)
+        return checked.extend(events[:, :1], valid[:, :1], cache)
+
+    whole = checked.stack([over])
+    requests: list[tuple[str, Callable[[], object]]] = [
+        (f"full path, {context + 1} events", lambda: checked.full(*whole)),
+        (f"prefill of {context + 1} events", lambda: checked.prefill(*whole)),
+        (f"one event onto a cache of {context}", lambda: append(context)),
+    ]
+    if context > 1:
+        requests.append((f"two events onto a cache of {context - 1}", lambda: append(context - 1)))
+        requests.append(("one event for a full row beside a short one", one_of_two))
+    return requests

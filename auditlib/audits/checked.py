@@ -1,0 +1,110 @@
+"""A decoder as audits call it: without gradients, with every answer's shape checked and every logit counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from auditlib.audits.held_out import Row
+from auditlib.decoders.protocol import Decoder
+from auditlib.errors import CancelledError, DecoderError
+
+
+class CheckedDecoder:
+    """The verbs of contract 1, refusing answers of a wrong shape with a DecoderError that names verb and shapes.
+
+    `logits` counts every logit that was given, `not_finite` those that are NaN or infinite, also at padding: a NaN
+    there spreads as soon as somebody multiplies it by zero. `watch` is called before every call and may raise to stop.
+    """
+
+    def __init__(self, decoder: Decoder, device: str, watch: Callable[[], None]) -> None:
+        self.decoder = decoder
+        self.device = device
+        self.logits = 0
+        self.not_finite = 0
+        self._watch = watch
+
+    @torch.no_grad()
+    def full(self, events: Tensor, valid: Tensor) -> Tensor:
+        """Logits [B, T, V] of the full path."""
+        self._watch()
+        return self._counted("full", self.decoder.full(events, valid), events.shape)
+
+    @torch.no_grad()
+    def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
+        """Logits [B, V] after each row's last valid event, and the cache."""
+        self._watch()
+        logits, cache = self.decoder.prefill(events, valid)
+        return self._counted("prefill", logits, events.shape[:1]), cache
+
+    @torch.no_grad()
+    def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """Logits [B, K, V] of the new events, and the new cache."""
+        self._watch()
+        logits, cache = self.decoder.extend(events, valid, cache)
+        return self._counted("extend", logits, events.shape), cache
+
+    @torch.no_grad()
+    def reorder(self, cache: Any, parents: Sequence[int]) -> Any:
+        """Cache whose row i continues old row `parents[i]`."""
+        self._watch()
+        return self.decoder.reorder(cache, torch.tensor(parents, dtype=torch.int64, device=self.device))
+
+    def stack(self, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
+        """Events and valid [B, T] of rows of one length."""
+        events = torch.tensor(rows, dtype=torch.int64, device=self.device)
+        return events, torch.ones_like(events, dtype=torch.bool)
+
+    def whole(self, rows: Sequence[Row]) -> Tensor:
+        """Logits [B, T, V] of the full path on rows of any lengths, none of them padded: equal lengths go together.
+
+        Zero beyond a row's length.
+        """
+        logits: Tensor | None = None
+        for length in sorted({len(row) for row in rows}):
+            places = [place for place, row in enumerate(rows) if len(row) == length]
+            found = self.full(*self.stack([rows[place] for place in places]))
+            if logits is None:
+                longest = max(len(row) for row in rows)
+                logits = found.new_zeros(len(rows), longest, found.shape[-1])
+            logits[places, :length] = found
+        if logits is None:
+            raise DecoderError("no rows to read")
+        return logits
+
+    def _counted(self, verb: str, logits: Tensor, wanted: Sequence[int]) -> Tensor:
+        shape = (*wanted, self.decoder.vocabulary_size)
+        if not isinstance(logits, Tensor) or tuple(logits.shape) != shape or not logits.is_floating_point():
+            given = f"{logits.dtype} {list(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+            raise DecoderError(f"{verb} gave {given} where floating point logits {list(shape)} are due by contract 1")
+        self.logits += logits.numel()
+        self.not_finite += int((~torch.isfinite(logits)).sum())
+        return logits
+
+
+class Alone:
+    """Full-path logits [T, V] of single rows, each read in a batch of its own, without padding: the reference."""
+
+    def __init__(self, checked: CheckedDecoder) -> None:
+        self._checked = checked
+        self._known: dict[Row, Tensor] = {}
+
+    def __call__(self, row: Row) -> Tensor:
+        """Logits [T, V] of `row`."""
+        if row not in self._known:
+            self._known[row] = self._checked.full(*self._checked.stack([row]))[0]
+        return self._known[row]
+
+
+def refusal(call: Callable[[], object]) -> str | None:
+    """Why a decoder refuses a call, None when it serves it. Any exception is a refusal, except a wish to stop."""
+    try:
+        call()
+    except CancelledError:
+        raise
+    except Exception as problem:  # noqa: BLE001  # a stranger's decoder may refuse in any way
+        return f"{type(problem).__name__}: {problem}"
+    return None

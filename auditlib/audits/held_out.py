@@ -1,0 +1,130 @@
+"""What audits read: the distinct prefixes of the held-out sessions, and rows made up to reach what sessions do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from auditlib.audits.base import Subject
+from auditlib.events.prefixes import PrefixTrie
+
+Row = tuple[int, ...]
+"""Ids of a prefix: the start token and the events after it; the end is predicted, never read."""
+
+# Lengths at which blocks, windows and position tables of decoders tend to end, each with its two neighbours.
+_BLOCKS = (2, 4, 8, 16, 32, 64, 128, 256)
+_SAMPLE = 24
+_LONGEST_EVERYDAY = 130
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Distinct prefixes of the held-out sessions.
+
+    `rows` are the maximal ones, shortest first: every other is the beginning of one of them, so that one pass over
+    them reaches every prefix. `sessions` maps each distinct session row to the first session that has it, `weights` to
+    how many have it. `shortened` sessions were cut at the context length.
+    """
+
+    rows: tuple[Row, ...]
+    sessions: Mapping[Row, str]
+    weights: Mapping[Row, int]
+    trie: PrefixTrie
+    shortened: int
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Rows of one battery of probes.
+
+    `sample` is spread over the lengths of the held-out rows, shortest and longest included. `made_up` are random valid
+    events at lengths where blocks end, `boundary` rows fill the context or leave one place.
+    """
+
+    sample: tuple[Row, ...]
+    made_up: tuple[Row, ...]
+    boundary: tuple[Row, ...]
+    alphabet: tuple[int, ...]
+    start: int
+    end: int
+    padding: int
+    context: int
+    vocabulary: int
+    seed: int
+
+    def random(self, purpose: str) -> Random:
+        """A source of chance for one purpose, the same in every run with this seed."""
+        return Random(f"{self.seed} {purpose}")  # noqa: S311  # nothing secret: the same rows in every run
+
+    def rows(self, count: int, length: int, purpose: str) -> list[Row]:
+        """`count` rows of random valid events, at most as long as the context; neighbours differ early."""
+        chance, size = self.random(purpose), min(length, self.context)
+        return [self.grown((self.start,), size, index, chance) for index in range(count)]
+
+    def grown(self, row: Row, length: int, index: int, chance: Random) -> Row:
+        """`row` with random events up to `length`; rows of different `index` differ in their first new event."""
+        missing = max(0, min(length, self.context) - len(row))
+        first = (self.alphabet[index % len(self.alphabet)],)
+        return row + (first + tuple(chance.choices(self.alphabet, k=missing)))[:missing]
+
+
+def held_out(subject: Subject) -> HeldOut:
+    """Distinct prefixes of the subject's held-out sessions, without their ends, cut at the context length."""
+    context = subject.decoder.context_length
+    sessions: dict[Row, str] = {}
+    weights: dict[Row, int] = {}
+    shortened = 0
+    for session in subject.held_out:
+        whole = subject.row(session)[:-1]
+        row = whole[:context]
+        shortened += len(whole) > context
+        sessions.setdefault(row, session.session_id)
+        weights[row] = weights.get(row, 0) + 1
+    trie = PrefixTrie.from_rows([row for row, weight in weights.items() for _ in range(weight)])
+    rows = tuple(sorted((tuple(leaf) for leaf in trie.leaves()), key=lambda row: (len(row), row)))
+    return HeldOut(rows, sessions, weights, trie, shortened)
+
+
+def material(subject: Subject, held: HeldOut) -> Material:
+    """Rows for a battery of probes on this subject."""
+    ids, context = subject.event_map, subject.decoder.context_length
+    empty = Material(
+        spread(held.rows, _SAMPLE), (), (), ids.domain or (ids.start,), ids.start, ids.end, ids.padding, context,
+        subject.decoder.vocabulary_size, subject.seed,
+    )  # fmt: skip
+    lengths = sorted({1, 2, 3, 5, 7, *(near for block in _BLOCKS for near in (block - 1, block, block + 1))})
+    everyday = [length for length in lengths if length <= min(context, _LONGEST_EVERYDAY)]
+    made_up = [row for length in everyday for row in empty.rows(1, length, f"made up {length}")]
+    boundary = [row for length in {context, max(1, context - 1)} for row in empty.rows(1, length, f"edge {length}")]
+    return Material(
+        empty.sample, tuple(made_up), tuple(sorted(boundary, key=len, reverse=True)), empty.alphabet, ids.start,
+        ids.end, ids.padding, context, empty.vocabulary, subject.seed,
+    )  # fmt: skip
+
+
+def spread(rows: Sequence[Row], count: int) -> tuple[Row, ...]:
+    """At most `count` of `rows`, evenly taken, the first and the last included."""
+    if len(rows) <= count:
+        return tuple(rows)
+    return tuple(rows[round(index * (len(rows) - 1) / (count - 1))] for index in range(count))
+
+
+def batches(
+    rows: Sequence[Row], vocabulary: int, most_rows: int = 256, most_logits: int = 1 << 22
+) -> Iterator[list[Row]]:
+    """`rows` in their order, in batches of at most `most_rows` and, where rows allow it, `most_logits` numbers."""
+    batch: list[Row] = []
+    for row in rows:
+        longest = max([len(row), *(len(other) for other in batch)])
+        if batch and (len(batch) == most_rows or (len(batch) + 1) * longest * vocabulary > most_logits):
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def written(row: Sequence[int]) -> str:
+    """A prefix as tables show it: ids joined by "-"."""
+    return "-".join(map(str, row))
