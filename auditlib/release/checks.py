@@ -87,7 +87,7 @@ def check(limit: Limit, name: str, found: Measured, at_most: float | None) -> Ch
 
 
 def _weigh(limit: Limit, name: str, result: MeasurementLike, at_most: float | None) -> Check:
-    value, count = finite(result.value), _observations(result.count)
+    value, count = finite(result.value), observations(result.count)
 
     def _out(status: Status, reason: str) -> Check:
         return Check(limit, name, status, reason, value, result.unit, count, at_most)
@@ -107,9 +107,10 @@ def _weigh(limit: Limit, name: str, result: MeasurementLike, at_most: float | No
 def tolerance(found: Measured) -> float | None:
     """The tolerance an audit measured, in logits; None where it is missing, negative, no number or rests on nothing."""
     results = found.named("tolerance")
-    value = finite(results[0].value) if len(results) == 1 and _observations(results[0].count) else None
+    value = finite(results[0].value) if len(results) == 1 and observations(results[0].count) else None
     return value if value is not None and value >= 0 else None
 
 
-def _observations(count: object) -> int:
+def observations(count: object) -> int:
+    """How many observations a count stands for: what is no whole number, or below none, is none."""
     return max(0, int(count)) if isinstance(count, Integral) and not isinstance(count, bool) else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from auditlib.release.checks import Check, Measured, Status, check, tolerance
+from auditlib.release.checks import Check, Measured, MeasurementLike, Status, check, observations, tolerance
 from auditlib.release.headline import headline
 from auditlib.release.limits import LIMITS, Limit, Limits, finite
 
@@ -108,9 +108,14 @@ class Judgement:
         ]
 
 
-def _shown(found: object) -> dict[str, object]:
-    name, unit, count = (getattr(found, field) for field in ("name", "unit", "count"))
-    return {"name": name, "value": finite(getattr(found, "value", None)), "unit": unit, "count": count}
+def _shown(found: MeasurementLike) -> dict[str, object]:
+    """A measurement that no limit holds, for people; its value is None where it is no number."""
+    return {
+        "name": found.name,
+        "value": finite(found.value),
+        "unit": found.unit,
+        "count": observations(found.count),
+    }
 
 
 def judge(

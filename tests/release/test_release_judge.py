@@ -7,6 +7,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -180,6 +181,25 @@ def test_a_measured_tolerance_is_capped_by_the_policy(tolerance, largest, gap, y
     report = judged(measured, {} if largest is None else {"largest_tolerance": largest})
     assert approved(report) == yes
     assert report["failures"] == ([] if yes else ["cache parity"])
+
+
+@pytest.mark.parametrize(
+    ("how", "fields"), [one for one in BROKEN if one[0] != "absent"], ids=lambda one: str(one)[:20]
+)
+def test_what_no_limit_holds_is_shown_and_never_breaks_the_json(how, fields):
+    report = judged(changed(sound(), "training", "held-out accuracy", **fields))
+    (shown,) = report["audits"]["training"]["information"]
+    assert shown["name"] == "held-out accuracy"
+    assert "value" not in fields or shown["value"] is None
+    assert shown["count"] >= 0
+    json.dumps(report, allow_nan=False)
+
+
+def test_numbers_of_numpy_are_judged_like_any_other():
+    measured = changed(sound(), "cache parity", "padded left", value=np.float32(1e-5), count=np.int64(9))
+    report = judged(changed(measured, "training", "held-out accuracy", value=np.float64(0.7), count=np.int32(4)))
+    assert approved(report)
+    json.dumps(report, allow_nan=False)
 
 
 def test_too_few_observations_are_not_measured():
