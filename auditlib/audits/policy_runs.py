@@ -18,7 +18,7 @@ from auditlib.decoding.loop import generate
 from auditlib.decoding.policies import Setting
 
 Found = list[list[Generated]]
-_ALONE, _REGROUPED, _GROUP, _BATCH = 16, 48, 5, 128
+_ALONE, _REGROUPED, _GROUP, _BATCH = 8, 24, 6, 128
 
 
 @dataclass(frozen=True, slots=True)
