@@ -59,20 +59,27 @@ class Neighbours:
     def _look(self, one: Twins) -> None:
         cold = self._cold[one.row] = self._answer(self._fresh(), one.row)
         for likeness, other in one.alike:
-            self._answer(self._warm, other)
-            self._compare(likeness, one.row, cold)
-            if likeness == STRANGER:
-                self._confusion(one.row, cold, other)
+            self._after(likeness, one.row, other, cold)
         other = one.alike[-1][1]
-        self._read(self._warm, other)  # a request that broke off: its cache is never asked for again
-        self._compare("a request that broke off", one.row, cold)
+        next(self._steps(self._warm, other))  # a request that broke off: its cache is never asked for again
+        self._compare(self._warm, "a request that broke off", one.row, cold)
         self._beside(one.row, other, cold)
         again = changed(self._answer(self._warm, one.row), self._answer(self._warm, one.row))
         self.found.repeated += int(again.sum())
         self.found.repeats += again.numel()
 
-    def _compare(self, after: str, row: Row, cold: Tensor) -> None:
-        self.found.note(after, row, float(gap(self._answer(self._warm, row), cold).max()))
+    def _after(self, likeness: str, row: Row, other: Row, cold: Tensor) -> None:
+        """`row` right after `other`: on a decoder that knows no third row, and on the one that knows them all."""
+        fresh = self._fresh()
+        first = self._answer(fresh, other)
+        self._compare(fresh, likeness, row, cold)
+        self._answer(self._warm, other)
+        self._compare(self._warm, likeness, row, cold)
+        if likeness == STRANGER:
+            self._confusion("a fresh decoder, asked for a stranger", row, cold, first)
+
+    def _compare(self, checked: CheckedDecoder, after: str, row: Row, cold: Tensor) -> None:
+        self.found.note(after, row, float(gap(self._answer(checked, row), cold).max()))
 
     def _beside(self, row: Row, other: Row, cold: Tensor) -> None:
         """Both sessions underway at once, one event in turn."""
@@ -81,14 +88,13 @@ class Neighbours:
         answer = torch.stack([whole, *(mine for _, mine in steps)])
         self.found.note("beside another session", row, float(gap(answer, cold).max()))
 
-    def _confusion(self, row: Row, cold: Tensor, other: Row) -> None:
-        """Whether even fresh decoders give both rows one cached answer where the full path tells them apart.
+    def _confusion(self, after: str, row: Row, cold: Tensor, other: Tensor) -> None:
+        """Whether two requests get one cached answer, bit by bit, that the full path tells apart.
 
-        A cache that all decoders of a process share would otherwise answer warm and cold alike.
+        Memory that all decoders of a process share would otherwise answer warm and cold alike.
         """
-        stranger = self._answer(self._fresh(), other)
-        full_apart, cached_apart = float(gap(stranger[0], cold[0])), float(gap(stranger[1:], cold[1:]).max())
-        self.found.note("a fresh decoder that saw a stranger", row, full_apart if cached_apart == 0 else 0.0)
+        full_apart, cached_apart = float(gap(other[0], cold[0])), float(gap(other[1], cold[1]))
+        self.found.note(after, row, full_apart if cached_apart == 0 else 0.0)
 
     def _after_other_weights(self) -> None:
         decoder = self._subject.load(self._subject.dtype)
@@ -96,10 +102,11 @@ class Neighbours:
         if weights is None:
             self.not_applicable["answer after another revision"] = "the decoder does not show its weights"
             return
-        for one in self._twins:
-            weights.mul_(1.5)
-            self._answer(CheckedDecoder(decoder, self._subject.device, self._watch.tick), one.row)
-            self._compare("another revision of the same name", one.row, self._cold[one.row])
+        weights.mul_(1.5)
+        checked = CheckedDecoder(decoder, self._subject.device, self._watch.tick)
+        for row, cold in self._cold.items():
+            self._confusion("another revision of the same name", row, cold, self._answer(checked, row))
+            self._compare(self._warm, "another revision of the same name", row, cold)
 
     def _fresh(self) -> CheckedDecoder:
         decoder = self._subject.load(self._subject.dtype)
@@ -114,12 +121,9 @@ class Neighbours:
     def _whole(self, checked: CheckedDecoder, row: Row) -> Tensor:
         return checked.full(*checked.stack([row]))[0, -1]
 
-    def _read(self, checked: CheckedDecoder, row: Row) -> None:
-        next(self._steps(checked, row))
-
     def _steps(self, checked: CheckedDecoder, row: Row) -> Iterator[Tensor]:
         logits, cache = checked.prefill(*checked.stack([row]))
         yield logits[0]
-        for event in (row[-1], row[1]):
+        for event in (row[-1], row[-1]):
             more, cache = checked.extend(*checked.stack([(event,)]), cache)
             yield more[0, 0]
