@@ -87,13 +87,14 @@ class OrderAutomaton:
     def _needed(self) -> Table:
         """Events needed [S + 1, V] for a session to end when this event comes next, itself and the end counted."""
         after_end = np.append(self.all_rules.to_end, OUT_OF_REACH)
+        # Computed once, so that a decoding step costs one gather and one comparison.
         needed = np.minimum(after_end[self._moves] + 1, OUT_OF_REACH).astype(np.int32)
         needed[:-1, self.event_map.end] = np.where(self.all_rules.accepts, 1, OUT_OF_REACH)
         return _frozen(needed)
 
     def advance(self, state: int, event: int) -> int:
         """State after one more event; -1 when it is wrong, and for ever after."""
-        if not 0 <= event < self.event_map.size:
+        if not 0 <= event < self.event_map.size:  # numpy would read a negative id from the end
             return DEAD
         return int(self._moves[state, event])
 
@@ -139,14 +140,14 @@ class OrderAutomaton:
         Where no rule alone says no, the event leads where these rules together leave no way to the end.
         """
         if state == DEAD or not 0 <= event < self.event_map.size or self.legal[state, event]:
-            return ()
+            return ()  # nothing to blame: it is legal, or was wrong before, or no rule speaks of such an id
         local = self.all_rules.parts[state]
         if event == self.event_map.end:
             return self._named(not m.accepts[at] for m, at in zip(self.machines, local, strict=True))
         if event not in self._columns:
             return ()
         after = [m.step[at, self._columns[event]] for m, at in zip(self.machines, local, strict=True)]
-        if DEAD in after:
+        if DEAD in after:  # single rules break; else each could still be kept, but not all of them
             return self._named(part == DEAD for part in after)
         return tuple(self.machines[n].name for n in smallest_clash(self.machines, [int(part) for part in after]))
 

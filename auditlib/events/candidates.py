@@ -43,6 +43,7 @@ def _figures(counts: LogCounts) -> Iterator[tuple[str, int | None, Numbers, Numb
     """Template, count, and for each event or pair the sessions it applies to and holds in; simple templates first."""
     sessions = np.full(len(counts.names), counts.sessions)
     one, other = (np.broadcast_to(has, counts.has_both.shape) for has in (counts.has[:, None], counts.has[None, :]))
+    # Where two rules out as much, the one that comes first here is proposed.
     yield "init", None, sessions, counts.begins
     yield "end", None, sessions, counts.ends
     yield "exactly", 1, sessions, counts.has_once

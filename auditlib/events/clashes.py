@@ -63,13 +63,14 @@ def smallest_clash(machines: Sequence[Machine], starts: Sequence[int]) -> tuple[
     All machines together must have none.
     """
     for one, other in combinations(range(len(machines)), 2):
+        # Nearly every clash is one of two rules, and a table of each pair answers for all its states.
         if not _ways_of_both(machines[one], machines[other])[starts[one], starts[other]]:
             return one, other
     return _drop_needless(machines, starts)
 
 
 def _drop_needless(machines: Sequence[Machine], starts: Sequence[int]) -> tuple[int, ...]:
-    kept = tuple(range(len(machines)))
+    kept = tuple(range(len(machines)))  # the least number of rules would need a search over all sets of them
     for number in range(len(machines)):
         fewer = tuple(other for other in kept if other != number)
         if _no_way([machines[n] for n in fewer], [starts[n] for n in fewer]):

@@ -32,6 +32,7 @@ class LogCounts:
     @classmethod
     def of(cls, sequences: Sequence[Sequence[str]]) -> LogCounts:
         """Counts of a log; sessions with the same sequence are counted together, those without events left out."""
+        # Public logs repeat themselves: 25,000 sessions may have 2,000 sequences.
         variants = Counter(tuple(sequence) for sequence in sequences if sequence)
         names = tuple(sorted({name for variant in variants for name in variant}))
         number = {name: place for place, name in enumerate(names)}
@@ -122,6 +123,7 @@ class LogCounts:
 
     def _chained(self, *, of_first: bool) -> Numbers:
         size = len(self.names)
+        # A neighbourhood is whole when it occurs as often as the event that demands it.
         inside = self.rows[1:] == self.rows[:-1]
         step = (self.rows[1:] * size + self.events[:-1]) * size + self.events[1:]
         steps, times = np.unique(step[inside], return_counts=True)

@@ -39,6 +39,7 @@ class LogPrefixes:
             (level.parent + begin, np.array([column[int(event)] for event in level.event], dtype=np.intp))
             for level, begin in zip(trie.levels[1:], begins, strict=False)
         )
+        # Events weigh as often as they occur: to forbid what never happens anyway says little.
         weight = np.concatenate([level.weight for level in trie.levels])
         events = np.concatenate([columns for _, columns in levels])
         times = np.bincount(events, weights=weight[1:], minlength=len(column))

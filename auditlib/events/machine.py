@@ -35,7 +35,7 @@ def to_machine(name: str, shape: Shape, letters: Sequence[Letter]) -> Machine:
     alphabet = sorted(set(letters))
     step, accepts = _tabulate(shape, alphabet)
     step, accepts = _merge_equals(_cut_dead(step, accepts), accepts)
-    columns = [alphabet.index(letter) for letter in letters]
+    columns = [alphabet.index(letter) for letter in letters]  # most events look alike to a rule
     return Machine(name, np.ascontiguousarray(step[:, columns]), accepts)
 
 
@@ -67,6 +67,7 @@ def _tabulate(shape: Shape, alphabet: Sequence[Letter]) -> tuple[Table, Flags]:
 
 
 def _cut_dead(step: Table, accepts: Flags) -> Table:
+    # Then a rule breaks at the first event that nothing can save, not at the end of the session.
     alive = np.append(ways_out(step, accepts) < OUT_OF_REACH, False)
     return np.where(alive[step], step, np.int32(DEAD))
 

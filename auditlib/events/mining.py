@@ -46,6 +46,7 @@ def propose(
         return []
     event_map = EventMap.build(counts.names)
     machines = [proposal.rule.machine(event_map) for proposal in found]
+    # How sessions begin and end is what people look for first, whatever it rules out.
     outer = [number for number, proposal in enumerate(found) if proposal.rule.template in {"init", "end"}]
     chosen = _choose(machines, outer, LogPrefixes.of(told, event_map), max_rules)
     return [found[number] for number in chosen]

@@ -33,7 +33,7 @@ class EventOrder:
     def __post_init__(self) -> None:
         object.__setattr__(self, "rules", tuple(self.rules))
         check_texts(self.version)
-        names = [rule.name for rule in self.rules]
+        names = [rule.name for rule in self.rules]  # blame goes by name, so a name stands for one rule
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise OrderError(f"the same rule stands twice: {', '.join(twice)}; keep one of each")
 
@@ -81,7 +81,7 @@ class EventOrder:
         if len(conditions) > MOST_CONDITIONS:
             raise OrderError(f"{self} has {len(conditions)} different conditions; at most {MOST_CONDITIONS} are read")
         automata = {}
-        for flags in _possible_flags(conditions):
+        for flags in _possible_flags(conditions):  # all of them now: a clash must not wait for the session that has it
             met = {condition for condition, flag in zip(conditions, flags, strict=True) if flag}
             context = f"{self}" + "".join(f", where {condition}" for condition in conditions if condition in met)
             automata[flags] = build_automaton(event_map, self._machines(event_map, met), context)

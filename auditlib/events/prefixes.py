@@ -92,6 +92,7 @@ class PrefixTrie:
         lengths = np.array([len(row) for row in counted], dtype=np.int64)
         _check_lengths(lengths, None)
         flat, begins = _flat(counted, int(lengths.sum())), np.cumsum(lengths) - lengths
+        # Level by level over rows laid end to end: one long row among short ones costs no rectangle.
         node, levels = np.full(len(lengths), -1, dtype=np.int64), []
         for depth in range(int(lengths.max(initial=0))):
             here = lengths > depth

@@ -68,7 +68,7 @@ class OrderRule:
     def __post_init__(self) -> None:
         if self.template not in TEMPLATES:
             raise OrderError(_unknown_template(self.template))
-        if TEMPLATES[self.template].counts and self.count is None:
+        if TEMPLATES[self.template].counts and self.count is None:  # so that equal rules compare equal
             object.__setattr__(self, "count", 1)
         check_texts(self.first, *([] if self.then is None else [self.then]))
         self._check_parts()
@@ -90,6 +90,7 @@ class OrderRule:
     def from_entry(cls, entry: Entry) -> OrderRule:
         """Rule in a JSON object; a template over one event takes it as `event` or `first`."""
         members = entry.members(("template",), ("event", "first", "then", "count", "when"))
+        # Both spellings are in use: `event` reads better alone, `first` is what the tables of pairs have.
         subjects = [members[key].text() for key in ("event", "first") if key in members]
         if len(subjects) != 1 or {"event", "then"} <= members.keys():
             entry.refuse("needs 'first' and 'then', or only 'event' where the template is about one event")

@@ -130,6 +130,7 @@ def _both(one: Shape, other: Shape) -> Shape:
     return Shape((one.start, other.start), _step, lambda state: one.accepts(state[0]) and other.accepts(state[1]))
 
 
+# Named, not lambdas in place: each of them stands in several templates below.
 def _always(_letter: Letter) -> bool:
     return True
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditlib.errors import EventMapError
@@ -34,6 +34,7 @@ def test_reads_the_json_of_the_contract():
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 
 
+@settings(deadline=None)
 @given(st.sets(names, max_size=6), names, st.booleans())
 def test_json_round_trips_exactly_whatever_the_names(events, version, unknown):
     event_map = EventMap.build(events, version, unknown=unknown)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditlib.errors import OrderError
@@ -76,6 +76,7 @@ orders = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(orders)
 def test_json_round_trips_exactly_whatever_the_rules(order):
     again = EventOrder.from_json(order.to_json())
@@ -84,6 +85,7 @@ def test_json_round_trips_exactly_whatever_the_rules(order):
     assert again.digest == order.digest
 
 
+@settings(deadline=None)
 @given(rules(), rules())
 def test_different_rules_have_different_names_however_hostile_the_events(one, other):
     assert (one.name == other.name) == (one == other)

@@ -152,6 +152,7 @@ TICKET_RULES = (
         (["opened", "closed", "reopened", "assigned", "closed"], True, None),
         (["opened", "closed", "<end>"], True, None),
         (["opened", "<end>", "closed"], True, (2, "closed", (), "after end")),
+        (["opened", "assigned", "<end>", "closed"], True, (2, "<end>", ("response(assigned, closed)",), "missing")),
         (["opened", "<end>", "<padding>"], True, (2, "<padding>", (), "after end")),
         (["opened", "<padding>"], True, (1, "<padding>", (), "padding")),
         (["opened", "<start>"], True, (1, "<start>", (), "not an event")),

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditlib.errors import InputError
@@ -29,6 +29,7 @@ def test_pads_on_the_side_asked_for(side, events, valid):
     assert (batch.dtype, flags.dtype) == (np.int64, np.bool_)
 
 
+@settings(deadline=None)
 @given(some_rows, st.sampled_from(["right", "left", "both"]), st.integers(0, 3))
 def test_padding_loses_no_event_and_adds_none(rows, side, extra):
     width = max(map(len, rows), default=0) + extra
@@ -60,6 +61,7 @@ def every_prefix(rows):
     return Counter(row[: place + 1] for row in rows for place in range(len(row)))
 
 
+@settings(deadline=None)
 @given(some_rows)
 def test_a_trie_holds_every_distinct_prefix_once_with_the_rows_that_begin_with_it(rows):
     trie = PrefixTrie.from_rows(rows)
@@ -76,6 +78,7 @@ def test_a_trie_holds_every_distinct_prefix_once_with_the_rows_that_begin_with_i
         ]
 
 
+@settings(deadline=None)
 @given(some_rows)
 def test_leaves_are_the_rows_that_no_other_continues_and_hold_every_prefix(rows):
     trie = PrefixTrie.from_rows(rows)
@@ -85,6 +88,7 @@ def test_leaves_are_the_rows_that_no_other_continues_and_hold_every_prefix(rows)
     assert set(every_prefix(leaves)) == set(every_prefix(rows))
 
 
+@settings(deadline=None)
 @given(some_rows)
 def test_next_events_are_counted_for_every_prefix(rows):
     trie = PrefixTrie.from_rows(rows)
