@@ -68,7 +68,7 @@ def check_reference(data: bytes, decoder: Decoder, where: str) -> None:
     if not bool(worst <= limit):  # a NaN is no agreement
         raise IntegrityError(
             f"{where}: the decoder's logits differ from the saved ones by {float(worst):.3g}, more than {limit:g}: "
-            "weights, code or device compute something else than when the revision was made; restore it or audit it anew"
+            "weights, code or device compute something else than when the revision was made; restore it or audit anew"
         )
 
 

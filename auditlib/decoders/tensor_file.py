@@ -17,7 +17,7 @@ from auditlib.errors import RevisionError
 from auditlib.events.documents import Entry, parse, shown
 
 LARGEST_HEADER = 1 << 20
-_DTYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64, "BOOL": torch.bool}
+_DTYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64, "U8": torch.uint8, "BOOL": torch.bool}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 
 
