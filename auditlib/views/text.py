@@ -20,7 +20,7 @@ _JOINER = "\N{WORD JOINER}"
 
 _FORMULA_STARTS = r"=+\-@\t\r\n＝＋－＠"
 # A cell also begins after a separator, because a spreadsheet may split on another one than the file uses.
-_FORMULA = re.compile(rf"(^|[;,\t|\r\n])([\s\"']*)(?=[{_FORMULA_STARTS}])")
+_FORMULA = re.compile(rf"(?:^|(?<=[;,\t|\r\n]))(?=[\s\"']*[{_FORMULA_STARTS}])")
 
 
 def safe(text: object, limit: int = 200) -> str:
@@ -47,7 +47,7 @@ def in_markdown(text: object, limit: int = 400) -> str:
 
 def in_spreadsheet(text: str) -> str:
     """`text` with an apostrophe before whatever a spreadsheet would take for a formula."""
-    return _FORMULA.sub(r"\1'\2", text)
+    return _FORMULA.sub("'", text)
 
 
 def number(value: float | None) -> str:

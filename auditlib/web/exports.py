@@ -38,9 +38,9 @@ def to_csv(frame: pd.DataFrame) -> bytes:
     """CSV with every text quoted and guarded against formulas; numbers stay numbers."""
     guarded = frame.rename(columns=lambda name: in_spreadsheet(str(name)))
     for name in guarded.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in guarded.dtypes]]:
-        guarded[name] = [cell if cell is None else in_spreadsheet(str(cell)) for cell in guarded[name]]
+        guarded[name] = [None if pd.isna(cell) else in_spreadsheet(str(cell)) for cell in guarded[name]]
     text: str = guarded.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\r\n")
-    return text.encode("utf-8-sig", "backslashreplace")
+    return text.encode("utf-8-sig")
 
 
 def to_parquet(frame: pd.DataFrame) -> bytes:

@@ -33,7 +33,9 @@ def why(run: Run) -> None:
         return
     st.error(f"The gate refuses. {in_markdown(words, 1000)}", icon=":material/block:")
     because = run.report["decision"].get("because", {})
-    found = [*because.get("cache_acceleration", ()), *chain.from_iterable(because.get("decoding", {}).values())]
+    proposed = run.report["decision"].get("proposed", ())
+    found = [*because.get("cache_acceleration", ())]
+    found += chain.from_iterable(because.get("decoding", {}).get(name, ()) for name in proposed)
     reasons = list(dict.fromkeys(found))
     if reasons:
         with st.expander(f"All reasons ({len(reasons)})"):

@@ -28,7 +28,7 @@ class Prefix:
 
 def from_link(text: str, mapping: EventMap) -> tuple[int, ...]:
     """Ids from a link; InputError when they are no prefix of this event map."""
-    if not re.fullmatch(r"\d{1,6}(-\d{1,6})*", text):
+    if not re.fullmatch(r"[0-9]{1,6}(-[0-9]{1,6})*", text):
         raise InputError("the link's events are not ids joined by dashes, such as 1-3-4")
     ids = tuple(int(part) for part in text.split("-"))
     if len(ids) > LONGEST:

@@ -9,6 +9,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.pages_manager import PagesManager
 
+from auditlib.errors import PrefixgateError
 from auditlib.runs.folder import Run
 from auditlib.sessions.snapshot import Snapshot
 from auditlib.views.text import in_markdown, safe
@@ -50,7 +51,10 @@ def main() -> None:
         st.stop()
     st.session_state[_SELECTION] = _choose(where)
     parts_jobs.job_strip()
-    page.run()
+    try:
+        page.run()
+    except PrefixgateError as problem:  # a store or run that broke while it was looked at
+        st.error(in_markdown(problem, 2000), icon=":material/error:")
 
 
 def enter() -> state.Selection:

@@ -96,8 +96,11 @@ def runs_in(root: Path) -> tuple[tuple[Run, ...], tuple[str, ...]]:
 
 
 def snapshots(where: Places) -> tuple[Any, ...]:
-    """Frozen snapshots of the store, newest first."""
-    return tuple(_snapshots(where.store, stamp(where.store)))
+    """Frozen snapshots of the store, newest first; none of a store that cannot be read, as `catalogue` says why."""
+    try:
+        return tuple(_snapshots(where.store, stamp(where.store)))
+    except PrefixgateError:
+        return ()
 
 
 def changes(entry: Entry, run: Run, latest_snapshot: str | None) -> tuple[str, ...]:

@@ -19,7 +19,9 @@ from auditlib.decoders.revision import Revision, write_revision
 from auditlib.decoding.policies import read_policy
 from auditlib.events.event_map import EventMap
 from auditlib.events.order import EventOrder
-from auditlib.release.limits import LIMITS, Limit
+from auditlib.release.checks import Measured
+from auditlib.release.judge import REQUIRED_AUDITS, judge
+from auditlib.release.limits import LIMITS, limits_from
 from auditlib.runs.folder import Run, write_run
 from auditlib.sessions.split import split
 from auditlib.sessions.store import SessionStore
@@ -109,8 +111,17 @@ def a_run(
     return write_run(runs, run_id, manifest=manifest, report=report, tables=tables(), policy=b"{}")
 
 
-def a_report(revision, snapshot, run_id, bad, audits):
-    """`audit --json` with one check a limit."""
+def a_report(
+    revision: Revision, snapshot: str, run_id: str, bad: dict[str, float | None], audits: tuple[str, ...] | None
+):
+    """What the real judge says of one measurement a limit: 0, or what `bad` says (None: none)."""
+    kinds = {"greedy": "greedy", "sampled": "sampled", "beam": "beam"}
+    measured = {
+        audit: Measured(tuple(_measurements(audit, kinds, bad)))
+        for audit in REQUIRED_AUDITS
+        if audits is None or audit in audits
+    }
+    judgement = judge(measured, kinds, {}, limits_from({}))
     report = {
         "format": 1,
         "run": run_id,
@@ -120,68 +131,34 @@ def a_report(revision, snapshot, run_id, bad, audits):
         "snapshot": snapshot,
         "dtype": "float32",
         "device": {"device": "cpu"},
-        "failures": [],
-        "not_measured": [],
-        "audits": {},
+        **judgement.to_report(),
     }
-    for limit in LIMITS:
-        if limit.stand_in_for is None:
-            _add_check(report, limit, bad, audits)
-    blocked = bool(report["failures"] or report["not_measured"])
-    settings = dict.fromkeys(("greedy", "sampled", "beam"), "blocked" if blocked else "allowed")
-    report["decision"] = {
-        "cache_acceleration": "blocked" if blocked else "allowed",
-        "decoding": settings,
-        "fallback": "full-prefix",
-        "proposed": list(settings),
-        "because": {"cache_acceleration": [], "decoding": {}},
-    }
+    for audit, result in report["audits"].items():
+        result |= {"question": f"Is {audit} in order?", "notes": ["PROVED for 12 states"], "seconds": 0.1}
     return report
 
 
-def _add_check(report: dict, limit: Limit, bad: dict, audits: tuple[str, ...] | None) -> None:
-    names = (
-        [f"{s}: {limit.check}" for s in ("greedy", "sampled", "beam")] if limit.blocks == "setting" else [limit.check]
-    )
-    asked = audits is None or limit.audit in audits
-    audit = report["audits"].setdefault(
-        limit.audit,
-        {
-            "status": "passed",
-            "checks": [],
-            "information": [
-                {"name": "tolerance", "value": TOLERANCE, "unit": "logit", "count": 40},
-                {"name": "noise floor", "value": TOLERANCE / 4, "unit": "logit", "count": 40},
-            ],
-            "not_applicable": {},
-            "problem": None if asked else "left out",
-            "question": f"Is {limit.audit} in order?",
-            "notes": ["PROVED for 12 states"],
-            "seconds": 0.1,
-        },
-    )
-    for name in names:
-        at_most = TOLERANCE if limit.at_most == "tolerance" else limit.at_most
-        value = bad.get(f"{limit.audit}: {name}", 0.0) if asked else None
-        status = "not measured" if value is None else "passed" if value <= at_most else "failed"
-        audit["checks"].append(
-            {
-                "name": name,
-                "value": value,
-                "limit": at_most,
-                "unit": limit.unit,
-                "count": 40,
-                "status": status,
-                "reason": {"passed": "within limit", "failed": "over limit"}.get(status, "not measured"),
-                "failure": limit.failure,
-            }
-        )
-        if status == "failed":
-            audit["status"] = "failed"
-            report["failures"] = [*dict.fromkeys([*report["failures"], limit.failure])]
-        elif status == "not measured":
-            audit["status"] = "not measured" if audit["status"] == "passed" else audit["status"]
-            report["not_measured"] = [*dict.fromkeys([*report["not_measured"], limit.audit])]
+def _measurements(audit: str, kinds: dict[str, str], bad: dict[str, float | None]):
+    yield Number("tolerance", TOLERANCE, "logit", 40)
+    yield Number("noise floor", TOLERANCE / 4, "logit", 40)
+    for limit in LIMITS:
+        if limit.audit != audit or limit.stand_in_for is not None:
+            continue
+        owners = [f"{name}: " for name, kind in kinds.items() if not limit.kinds or kind in limit.kinds]
+        for owner in owners if limit.blocks == "setting" else [""]:
+            value = bad.get(f"{audit}: {owner}{limit.check}", 0.0)
+            if value is not None:
+                yield Number(f"{owner}{limit.check}", value, limit.unit, 40)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A measurement."""
+
+    name: str
+    value: float
+    unit: str
+    count: int
 
 
 def tables() -> dict[tuple[str, str], pd.DataFrame]:

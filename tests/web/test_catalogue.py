@@ -1,0 +1,119 @@
+"""Which revisions stand on the board, in which order, and what is out of date."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from auditlib.views.worst import largest_gap, worst
+from auditlib.web.catalogue import complete, entries, stale
+from tests.web.world import a_run, make_world, tables
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+def registered(world):
+    return [
+        _Known("sound", str(world.sound.folder), world.sound.digest),
+        _Known("faulty", str(world.faulty.folder), world.faulty.digest),
+    ]
+
+
+class _Known:
+    def __init__(self, name, folder, digest):
+        self.name, self.folder, self.digest = name, folder, digest
+
+
+def test_what_is_refused_stands_before_what_nobody_audited_and_that_before_what_is_approved(world):
+    approved = a_run(world.home / "order", world.sound, world.snapshot, run_id="20261130T120000Z-aaaaaaaa")
+    third = _Known("third", "/nowhere", "sha256:" + "3" * 64)
+    found = entries([*registered(world), third], [approved, world.refused])
+    assert [(one.name, one.standing) for one in found] == [
+        ("faulty", "refused"),
+        ("third", "not audited"),
+        ("sound", "approved"),
+    ]
+
+
+def test_a_revision_that_only_a_run_tells_of_is_still_shown(world):
+    (only,) = entries([], [world.refused])
+    assert (only.name, only.folder, only.standing) == ("faulty", None, "refused")
+
+
+def test_a_later_run_of_one_audit_does_not_take_the_place_of_a_complete_one(world):
+    root = world.home / "partial"
+    whole = a_run(root, world.sound, world.snapshot, run_id="20261130T120000Z-aaaaaaaa")
+    part = a_run(root, world.sound, world.snapshot, run_id="20261130T130000Z-bbbbbbbb", audits=("causality",))
+    (entry,) = entries([], [part, whole])
+    assert complete(whole)
+    assert not complete(part)
+    assert entry.run.id == whole.id
+    assert entry.standing == "approved"
+
+
+def test_a_later_run_of_one_audit_that_failed_is_not_hidden_behind_an_older_approval(world):
+    root = world.home / "partial-failed"
+    whole = a_run(root, world.sound, world.snapshot, run_id="20261130T120000Z-aaaaaaaa")
+    bad = {"causality: jacobian": 1.0}
+    part = a_run(root, world.sound, world.snapshot, run_id="20261130T130000Z-bbbbbbbb", audits=("causality",), bad=bad)
+    (entry,) = entries([], [part, whole])
+    assert (entry.run.id, entry.standing) == (part.id, "refused")
+
+
+def test_nothing_is_stale_right_after_the_run(world):
+    (entry,) = entries(registered(world)[1:], [world.refused])
+    document = world.refused.manifest["policy"]["document"]
+    assert stale(entry, world.refused, world.snapshot, document) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"latest": "sha256:" + "9" * 64}, "newer held-out snapshot"),
+        ({"policy": {"format": 1}}, "policy file"),
+        ({"folder": None}, "files have changed or are gone"),
+        ({"machine": "riscv"}, "another kind of machine"),
+    ],
+)
+def test_each_change_since_the_run_is_named(world, change, words):
+    (entry,) = entries(registered(world)[1:], [world.refused])
+    run = world.refused
+    if "machine" in change:
+        run = replace(run, manifest={**run.manifest, "device": {**run.manifest["device"], "machine": "riscv"}})
+    found = stale(
+        replace(entry, folder=change.get("folder", entry.folder)),
+        run,
+        change.get("latest", world.snapshot),
+        change.get("policy", run.manifest["policy"]["document"]),
+    )
+    assert len(found) == 1
+    assert words in found[0]
+
+
+def test_a_changed_revision_is_stale_by_its_digest(tmp_path):
+    world = make_world(tmp_path)
+    (entry,) = entries(registered(world)[1:], [world.refused])
+    manifest = world.faulty.folder / "revision.json"
+    manifest.write_bytes(manifest.read_bytes() + b"\n")
+    assert "changed" in stale(entry, world.refused, world.snapshot, world.refused.manifest["policy"]["document"])[0]
+
+
+def test_the_worst_prefix_of_a_parity_failure_is_the_largest_gap(world):
+    found = worst(world.refused)
+    assert (found.events, found.session_id) == ("1-3-4-5", "S2")
+
+
+def test_a_gap_that_is_not_a_number_is_worse_than_any():
+    gaps = tables()["cache parity", "gaps"]
+    assert largest_gap(gaps.assign(gap=[1.0, 5.0, float("nan")])).session_id == "S3"
+    assert largest_gap(gaps.head(0)) is None
+
+
+def test_a_wrong_sequence_of_a_setting_that_was_not_proposed_is_no_reason(world):
+    run = a_run(world.home / "g", world.sound, world.snapshot, bad={"decoding policy: greedy: invalid sequences": 1.0})
+    assert run.report["failures"] == ["event grammar"]
+    assert worst(run).words.startswith("gap of")  # the only wrong row is of an unmasked twin

@@ -1,0 +1,257 @@
+"""Every page, run without a browser: it shows what it is for, and says in words what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.runtime.pages_manager import PagesManager
+from streamlit.testing.v1 import AppTest
+
+from auditlib.sessions.store import SessionStore
+from tests.web.world import a_run, make_world
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("board", "sessions", "causality", "cache_parity", "policies", "inspector", "verdict")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture
+def place(world, tmp_path, monkeypatch):
+    """Settings of a fresh server that looks at the world's store."""
+    return settings_for(monkeypatch, tmp_path, world.store, world.runs)
+
+
+@pytest.fixture(autouse=True)
+def warm_server(monkeypatch):
+    """AppTest forgets before each run that app.py has run; a server remembers. The cold case has its browser test."""
+    make = PagesManager.__init__
+
+    def remembering(self, *arguments, **options):
+        PagesManager.uses_pages_directory = False
+        make(self, *arguments, **options)
+
+    monkeypatch.setattr(PagesManager, "__init__", remembering)
+
+
+def settings_for(monkeypatch, home, store, runs):
+    monkeypatch.setenv("PREFIXGATE_HOME", str(home))
+    monkeypatch.setenv("PREFIXGATE_STORE", str(store))
+    monkeypatch.setenv("PREFIXGATE_RUNS", str(runs))
+    st.cache_resource.clear()
+    st.cache_data.clear()
+    return home
+
+
+def opened(page, **link):
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+    for name, text in link.items():
+        app.query_params[name] = text
+    app.run()
+    if page != "board":
+        app.switch_page(f"pages/{page}.py")
+        for name, text in link.items():
+            app.query_params[name] = text
+        app.run()
+    assert not app.exception, app.exception
+    return app
+
+
+def address(app, name):
+    value = app.query_params.get(name)
+    return value[0] if isinstance(value, list) else value
+
+
+def words(app):
+    kinds = (app.title, app.header, app.subheader, app.text, app.caption, app.markdown, app.error, app.info)
+    return "\n".join(str(one.value) for kind in (*kinds, app.warning, app.success) for one in kind).replace("\\", "")
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_opens_on_the_refused_revision(page):
+    app = opened(page)
+    assert len(app.title) == 1
+    assert app.sidebar.selectbox(key="revision").value.startswith("sha256:")
+
+
+@pytest.mark.usefixtures("place")
+def test_the_board_shows_the_refusal_first_and_says_why_in_one_sentence():
+    app = opened("board")
+    names = [heading.value for heading in app.subheader]
+    assert names[:2] == ["faulty", "sound"]
+    assert any("Refused for cache parity" in text.value and "0.31 logit" in text.value for text in app.text)
+    assert "Nothing has been measured yet" in words(app)
+
+
+@pytest.mark.usefixtures("place")
+def test_the_board_lists_every_check_with_value_limit_count_and_status_failures_first():
+    frame = opened("board").dataframe[0].value
+    assert frame.iloc[0]["status"] == "✗ failed"
+    assert frame.iloc[0]["check"] == "single events"
+    assert frame.iloc[0]["value"] == "0.31"
+    assert frame.iloc[0]["limit"] == "8.00e-06"
+    assert frame.iloc[0]["observations"] == "40"
+    assert set(frame["status"]) == {"✗ failed", "✓ passed"}
+
+
+@pytest.mark.usefixtures("place")
+def test_a_link_chooses_the_revision_and_the_page_says_it_was_never_audited(world):
+    app = opened("cache_parity", revision=world.sound.digest)
+    assert app.sidebar.selectbox(key="revision").value == world.sound.digest
+    assert "has not been audited yet" in words(app)
+    assert app.button(key="run-one")
+    assert app.button(key="run-all")
+
+
+@pytest.mark.usefixtures("place")
+def test_a_link_to_something_unknown_is_answered_in_words_not_with_another_revision_in_silence():
+    app = opened("board", revision="sha256:" + "f" * 64)
+    assert "link asks for a revision that is not here" in words(app)
+
+
+@pytest.mark.usefixtures("place")
+def test_the_choice_made_in_the_sidebar_stands_in_the_address_and_lasts_over_pages(world):
+    app = opened("board")
+    app.sidebar.selectbox(key="revision").set_value(world.sound.digest).run()
+    assert address(app, "revision") == world.sound.digest
+    app.switch_page("pages/verdict.py").run()
+    assert app.sidebar.selectbox(key="revision").value == world.sound.digest
+
+
+@pytest.mark.usefixtures("place")
+def test_the_worst_prefix_is_linked_with_all_that_the_inspector_needs():
+    app = opened("cache_parity")
+    frame = app.dataframe[0].value
+    assert frame.iloc[0]["gap"] == pytest.approx(0.31)
+    assert "assigned → closed" in frame.iloc[0]["events"]
+
+
+@pytest.mark.usefixtures("place")
+def test_the_inspector_tells_where_the_paths_part_and_what_the_rules_forbid():
+    # closed (4) may be followed by nothing else, and the faulty cache sees two events only
+    app = opened("inspector", events="1-6-3-4-5")
+    assert "The paths part after event" in words(app)
+    assert "is illegal there: not succession(closed, inspected)" in words(app)
+    steps = app.dataframe[0].value
+    assert steps["order"].tolist() == ["✓ legal"] * 4 + ["✗ illegal"]
+    assert "✗ over tolerance" in set(steps["parity"])
+
+
+@pytest.mark.usefixtures("place")
+def test_the_two_paths_of_the_sound_revision_agree(world):
+    app = opened("inspector", events="1-6-3-4", revision=world.faulty.digest)
+    assert "part after" in words(app)
+    a_run(world.runs, world.sound, world.snapshot, run_id="20261130T090000Z-cccccccc")
+    app = opened("inspector", events="1-6-3-4", revision=world.sound.digest)
+    assert "Both paths agree after every event" in words(app)
+
+
+@pytest.mark.usefixtures("place")
+def test_events_are_appended_by_hand_and_the_link_follows():
+    app = opened("inspector", events="1-6")
+    legal = [button for button in app.button if str(button.key).startswith("append-")]
+    event = legal[0].key.removeprefix("append-")
+    legal[0].click().run()
+    assert address(app, "events") == f"1-6-{event}"
+    app.button(key="shorten").click().run()
+    assert address(app, "events") == "1-6"
+
+
+@pytest.mark.usefixtures("place")
+def test_events_are_pasted_by_name_and_a_wrong_name_is_told():
+    app = opened("inspector")
+    app.text_area(key="paste").set_value("opened, assigned").run()
+    assert address(app, "events") == "1-6-3"
+    app.text_area(key="paste").set_value("opened, reopend").run()
+    assert "reopend" in words(app)
+    assert address(app, "events") == "1-6-3"
+
+
+@pytest.mark.usefixtures("place")
+def test_a_held_out_session_is_chosen_and_stepped_through():
+    app = opened("inspector")
+    box = app.selectbox(key="pick-session")
+    box.set_value(box.options[0].split(" · ")[0]).run()
+    assert address(app, "session")
+    assert address(app, "events").startswith("1-6")
+    app.select_slider(key="at").set_value(2).run()
+    assert address(app, "step") == "2"
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("events", ["1-99", "x", "1-" + "3-" * 600 + "3", "-".join(["3"] * 40)])
+def test_a_broken_link_to_the_inspector_ends_in_words(events):
+    app = opened("inspector", events=events)
+    assert app.warning or app.error
+
+
+@pytest.mark.usefixtures("place")
+def test_the_policies_page_shows_rates_with_bounds_and_filters_its_sequences():
+    app = opened("policies")
+    assert app.dataframe[0].value["invalid upper"].tolist() == [0.0295, 0.128]
+    app.selectbox(key="setting").set_value("greedy without order mask").run()
+    app.selectbox(key="only").set_value("wrong").run()
+    assert app.dataframe[1].value["first wrong"].tolist() == ["event 2"]
+    assert address(app, "only") == "wrong"
+
+
+@pytest.mark.usefixtures("place")
+def test_the_verdict_page_takes_a_key_a_decision_and_a_signature():
+    app = opened("verdict")
+    assert "UNSIGNED" in words(app)
+    for key, text in (("key-person", "Ada"), ("key-passphrase", "correct horse"), ("key-again", "correct horse")):
+        app.text_input(key=key).set_value(text)
+    next(button for button in app.button if button.label == "Make the key").click().run()
+    assert app.radio(key="sign-decision").options == ["refuse"]  # the gate refused
+    app.text_input(key="sign-passphrase").set_value("wrong")
+    next(button for button in app.button if button.label == "Sign").click().run()
+    assert "passphrase is wrong" in words(app)
+    app.text_input(key="sign-passphrase").set_value("correct horse")
+    app.text_area(key="sign-comment").set_value("not yet")
+    next(button for button in app.button if button.label == "Sign").click().run()
+    assert "Valid, signed by Ada" in words(app)
+    assert "do not release" in words(app)
+    assert "not yet" in words(app)
+
+
+@pytest.mark.parametrize(("stage", "says"), [("empty", "knows no revision"), ("no split", "knows no revision")])
+def test_an_empty_store_says_what_to_do_next(stage, says, tmp_path, monkeypatch):
+    store = tmp_path / "s.duckdb"
+    SessionStore.create(store).close()
+    settings_for(monkeypatch, tmp_path / stage, store, tmp_path / "runs")
+    for page in PAGES:
+        app = opened(page)
+        assert app.info or page == "sessions", page
+    assert says in words(opened("cache_parity"))
+
+
+def test_a_store_that_is_not_there_is_told_in_words(tmp_path, monkeypatch):
+    settings_for(monkeypatch, tmp_path, tmp_path / "none.duckdb", tmp_path / "runs")
+    app = opened("board")
+    assert "no session store at" in words(app)
+
+
+def test_a_damaged_run_is_named_and_does_not_hide_the_others(tmp_path, monkeypatch):
+    world = make_world(tmp_path)
+    other = a_run(world.runs, world.sound, world.snapshot, run_id="20261130T120000Z-aaaaaaaa")
+    report = other.folder / "report.json"
+    report.write_bytes(report.read_bytes().replace(b"passed", b"PASSED"))
+    settings_for(monkeypatch, tmp_path / "h", world.store, world.runs)
+    app = opened("board")
+    assert "differs from what the run's manifest recorded" in words(app)
+    assert "Refused for cache parity" in words(app)
+
+
+def test_a_revision_whose_folder_is_gone_is_marked_and_not_inspected(tmp_path, monkeypatch):
+    world = make_world(tmp_path)
+    (world.faulty.folder / "revision.json").unlink()
+    settings_for(monkeypatch, tmp_path / "h", world.store, world.runs)
+    assert "files have changed or are gone" in words(opened("board"))
+    app = opened("inspector", events="1-3")
+    assert app.error or app.info
