@@ -24,8 +24,8 @@ _ENDINGS = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
 }
 # Text never shrinks further than this by deflate unless it was made to; real logs reach 50.
-_MOST_RATIO = 400
-_RATIO_COUNTS_FROM = 32 * 2**20
+_MOST_RATIO = 250
+_RATIO_COUNTS_FROM = 16 * 2**20
 _BUFFER = 2**18
 
 
@@ -183,7 +183,8 @@ class _Guarded(io.RawIOBase):
             data = self._read(len(buffer))
         buffer[: len(data)] = data
         self._total += len(data)
-        if self._total > max(_RATIO_COUNTS_FROM, _MOST_RATIO * self._log.size):
+        # Against what was read so far, so that a large bomb is not unpacked to its end before it is known as one.
+        if self._total > max(_RATIO_COUNTS_FROM, _MOST_RATIO * self._log.position()):
             raise LogError(
                 f"{self._log.source} unpacks to more than {_MOST_RATIO} times its size, as a decompression bomb does; "
                 "unpack it yourself and import the log if you trust it"

@@ -85,12 +85,15 @@ def random_starts(rows: Sequence[Keyed], by: Sequence[str], wanted: float, seed:
     """Yield starts that hold out whole values of the key with the fewest values, in shuffled order."""
     links = min((_links(rows, key) for key in by if key != "session"), key=lambda one: len(one.names))
     counts = np.bincount(links.value, minlength=len(links.names))
+    keyless = np.setdiff1d(np.arange(len(rows)), links.session).tolist()
     for start in range(_STARTS):
         order = sorted(range(len(links.names)), key=lambda value: order_of(seed, f"{start}\0{links.names[value]}"))
         value_held = np.zeros(len(links.names), bool)
         value_held[_near_share(counts, order, wanted * len(links.session))] = True
-        held = np.array([order_of(seed, f"{start}\0{row.session_id}") < _cut(wanted) for row in rows], bool)
+        held = np.zeros(len(rows), bool)
         held[links.session] = value_held[links.value]
+        for row in keyless:
+            held[row] = order_of(seed, f"{start}\0{rows[row].session_id}") < _cut(wanted)
         yield Quarantined(held, ~held)
 
 

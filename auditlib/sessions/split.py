@@ -97,6 +97,13 @@ def _checked_terms(by: Sequence[str], held_out: float, seed: int, *, chronologic
     return Terms(chosen, float(held_out), int(seed), chronological, quarantine)
 
 
+def group_sizes(store: SessionStore, by: Sequence[str]) -> tuple[int, ...]:
+    """Sessions in each group that the keys of `by` tie together, largest first: what a split would have to keep whole."""
+    terms = _checked_terms(by, 0.5, 0, chronological=False, quarantine=False)
+    sizes: list[int] = components(store.keyed_sessions(), terms.by).sizes.tolist()
+    return tuple(sorted(sizes, reverse=True))
+
+
 def leakage(store: SessionStore, snapshot: Snapshot) -> LeakageReport:
     """What the sides of a snapshot share, counted from its frozen rows: a split is measured, never believed."""
     rows = list(store.frozen(snapshot))

@@ -9,6 +9,8 @@ from typing import Self
 
 import pyarrow as pa
 
+from auditlib.errors import StoreError
+
 
 class Spool:
     """Record batches of one schema, first written, then read as often as needed."""
@@ -27,8 +29,13 @@ class Spool:
         self._writer.close()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Put a batch at the end."""
-        self._writer.write_batch(batch)
+        """Put a batch at the end. StoreError when the disk takes no more."""
+        try:
+            self._writer.write_batch(batch)
+        except OSError as error:
+            raise StoreError(
+                f"rows cannot be kept in {self._path.parent}: {error}; make room there or set TMPDIR to another folder"
+            ) from error
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the batches in the order they were written; nothing can be written afterwards."""

@@ -72,17 +72,23 @@ def check_layout(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """
     try:
         found = _columns(connection)
+        _refuse_other_layout(found, path)
+        version = connection.execute("select value from store.main.meta where name = 'format' order by value").fetchall()
     except duckdb.Error as error:
         raise StoreError(f"{path.name} is damaged: {error}; import the log again into a new store") from error
+    if version != [(STORE_FORMAT,)]:
+        raise StoreError(
+            f"{path.name} has store format {version}, this version reads {STORE_FORMAT}; import the log into a new store"
+        )
+
+
+def _refuse_other_layout(found: dict[str, dict[str, str]], path: Path) -> None:
     for table, columns in TABLES.items():
         if found.get(table) != columns:
             raise StoreError(
                 f"{path.name} is no session store of this version: table {table!r} is {_shown(found.get(table))}; "
                 "give the path of a store that `import` made"
             )
-    version = connection.execute("select value from store.main.meta where name = 'format' order by value").fetchall()
-    if version != [(STORE_FORMAT,)]:
-        raise StoreError(f"{path.name} has store format {version}, this version reads format {STORE_FORMAT}")
 
 
 def _columns(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
