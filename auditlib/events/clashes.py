@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 
 from auditlib.errors import OrderError
 from auditlib.events.machine import DEAD, OUT_OF_REACH, Flags, Machine, to_machine, ways_out
@@ -42,19 +43,33 @@ class OrderClashError(OrderError):
 
 
 def find_clash(machines: Sequence[Machine], whole: Product) -> Clash | None:
-    """Smallest contradiction among machines whose product is `whole`, or None.
+    """A contradiction among machines whose product is `whole`, of two of them where there is one, or None.
 
     A clash is a set of rules under which no session can end, or which together make an event impossible that each
     alone allows.
     """
     if whole.empty:
-        return _explain(machines, machines, None)
-    clashes = []
-    for event in np.flatnonzero((whole.step == DEAD).all(axis=0)):
-        needs = [_requiring(machine, int(event)) for machine in machines]
-        if not any(need is None for need in needs):  # one rule alone may well forbid an event: that is its meaning
-            clashes.append(_explain(machines, [need for need in needs if need is not None], int(event)))
-    return min(clashes, key=lambda clash: len(clash.machines), default=None)
+        return _explain(machines, machines, None, smallest_clash(machines, [0] * len(machines)))
+    lost = np.flatnonzero(_never(whole) & ~np.any([_never(machine) for machine in machines], axis=0))
+    if not len(lost):  # events that one rule alone forbids are not lost: that is its meaning
+        return None
+    event, guilty = _pair_that_loses(machines, lost) or (int(lost[0]), None)
+    narrowed = [_requiring(machine, event) for machine in machines]
+    return _explain(machines, narrowed, event, guilty or _drop_needless(narrowed, [0] * len(machines)))
+
+
+def _never(machine: Machine | Product) -> Flags:
+    """Which events [E] no accepted session has; neither has states without a way to the end."""
+    return np.asarray((machine.step == DEAD).all(axis=0))
+
+
+def _pair_that_loses(machines: Sequence[Machine], lost: npt.NDArray[np.intp]) -> tuple[int, tuple[int, int]] | None:
+    for one, other in combinations(range(len(machines)), 2):
+        both = product([machines[one], machines[other]], machines[one].step.shape[1])
+        here = lost[_never(both)[lost]]
+        if len(here):
+            return int(here[0]), (one, other)
+    return None
 
 
 def smallest_clash(machines: Sequence[Machine], starts: Sequence[int]) -> tuple[int, ...]:
@@ -100,16 +115,17 @@ def _ways_of_both(one: Machine, other: Machine) -> Flags:
     return (distance < OUT_OF_REACH).reshape(sizes)
 
 
-def _requiring(machine: Machine, event: int) -> Machine | None:
-    """The machine narrowed to sessions that have the event; None when it allows none of them."""
+def _requiring(machine: Machine, event: int) -> Machine:
+    """The machine narrowed to sessions that have an event, which it must allow."""
     letters = [Letter(column == event, False, False) for column in range(machine.step.shape[1])]
     need = to_machine("need", TEMPLATES["existence"].shape(1), letters)
     both = product([machine, need], len(letters))
-    return None if both.empty else Machine(machine.name, both.step, both.accepts)
+    return Machine(machine.name, both.step, both.accepts)
 
 
-def _explain(rules: Sequence[Machine], narrowed: Sequence[Machine], event: int | None) -> Clash:
-    guilty = smallest_clash(narrowed, [0] * len(narrowed))
+def _explain(
+    rules: Sequence[Machine], narrowed: Sequence[Machine], event: int | None, guilty: tuple[int, ...]
+) -> Clash:
     turns = [(*(other for other in guilty if other != broken), broken) for broken in guilty]
     clashes = [_shown_by(rules, narrowed, turn, event) for turn in turns]
     return max(clashes, key=lambda clash: (len(clash.witness), clash.machines[-1]))  # the longest shows most
