@@ -275,6 +275,12 @@ def a_key_that_was_no_longer_valid(world):
 
 
 @attack("threshold")
+def a_second_key_that_was_no_longer_valid(world):
+    keys = [entry("ada"), entry("bob", not_after="2026-11-29T00:00:00Z")]
+    return signed(world.payload, "ada", "bob"), {"format": 1, "threshold": 2, "keys": keys}, {}
+
+
+@attack("threshold")
 def one_signature_where_two_are_asked_for(world):
     return world.verdict, trusted("ada", "bob", threshold=2), {}
 

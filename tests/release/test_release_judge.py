@@ -240,6 +240,26 @@ def test_a_gap_that_is_no_number_is_null_in_json_and_a_cache_parity_failure():
     assert report["gate"]["maximum_logit_gap"] is None
 
 
+@pytest.mark.parametrize(
+    ("check", "failure"),
+    [
+        ("padding emitted", "padding emission"),
+        ("invalid sequences", "event grammar"),
+        ("capped sequences", "end-token coverage"),
+    ],
+)
+def test_a_count_that_is_no_number_is_a_failure_in_the_headline_too(check, failure):
+    report = judged(changed(sound(), "decoding policy", f"beam: {check}", value=math.nan))
+    assert report["failures"] == report["gate"]["failures"] == [failure]
+
+
+@pytest.mark.parametrize(("field", "value"), [("value", 1.0), ("count", 0), ("limit", -1.0), ("status", "failed")])
+def test_a_report_whose_checks_say_otherwise_than_their_status_is_no_approval(field, value):
+    report = judged(sound())
+    report["audits"]["numerics"]["checks"][0][field] = value
+    assert not approved(report)
+
+
 def _places(document, path=()):
     """Every place in a report that says something about a check, an audit or the decision."""
     if isinstance(document, dict):
