@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,10 +42,16 @@ class NeighbourGaps:
 
 
 class Neighbours:
-    """Asks the subject's decoder for each prefix after its twins, and a freshly loaded decoder for the same."""
+    """Asks the subject's decoder for each prefix after its twins, and decoders that were asked nothing before.
+
+    DecoderError where loading gives the subject's own decoder again.
+    """
 
     def __init__(self, subject: Subject, twins: Sequence[Twins], watch: Watch) -> None:
         self._subject, self._twins, self._watch = subject, twins, watch
+        self._unasked = subject.load(subject.dtype)
+        if self._unasked is subject.decoder:
+            raise DecoderError("loading the revision again gave the same decoder, so no answer of it is a cold one")
         self._warm = CheckedDecoder(subject.decoder, subject.device, watch.tick)
         self._cold: dict[Row, Tensor] = {}
         self.found = NeighbourGaps()
@@ -109,9 +116,11 @@ class Neighbours:
             self._compare(self._warm, "another revision of the same name", row, cold)
 
     def _fresh(self) -> CheckedDecoder:
-        decoder = self._subject.load(self._subject.dtype)
-        if decoder is self._subject.decoder:
-            raise DecoderError("loading the revision again gave the same decoder, so no answer of it is a cold one")
+        """A decoder that was asked nothing: a copy of one just loaded, loaded anew where it cannot be copied."""
+        try:
+            decoder = copy.deepcopy(self._unasked)
+        except (TypeError, AttributeError, NotImplementedError, RuntimeError, copy.Error):
+            decoder = self._subject.load(self._subject.dtype)
         return CheckedDecoder(decoder, self._subject.device, self._watch.tick)
 
     def _answer(self, checked: CheckedDecoder, row: Row) -> Tensor:

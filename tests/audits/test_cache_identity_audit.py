@@ -246,11 +246,19 @@ class NotANumber(Weighted):
         return (logits * math.nan if self.asked > 60 else logits), cache
 
 
+class CannotBeCopied(Remembering):
+    """Must be loaded anew for every cold answer."""
+
+    def __deepcopy__(self, memo):
+        raise TypeError("holds a handle that cannot be copied")
+
+
 @pytest.mark.parametrize(
     ("kind", "sound"),
     [
         (Weighted, True),
         (RememberingWhole, True),
+        (CannotBeCopied, False),
         (Remembering, False),
         (FirstEvents, False),
         (RememberingForAll, False),
