@@ -128,12 +128,11 @@ class EventGpt:
         return cache.store.numel() * cache.store.element_size()
 
     def stored(self, cache: KeyValueCache) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys and values [layers, B, H, S, D], S being the longest row, and the rows' lengths [B]; views, not copies.
+        """Keys and values [layers, B, H, S, D] of all S allocated slots, and the rows' lengths [B]; views, not copies.
 
-        Slots from a row's length on hold nothing of that row.
+        Slots from a row's length on hold nothing of that row and are never attended to.
         """
-        used = cache.store[:, :, :, :, : cache.longest]
-        return used[:, 0], used[:, 1], cache.lengths
+        return cache.store[:, 0], cache.store[:, 1], cache.lengths
 
     def _cached(
         self, events: Tensor, valid: Tensor, all_valid: bool, cache: KeyValueCache, alter: Alter | None
