@@ -26,7 +26,7 @@ def fingerprint(device: str) -> dict[str, object]:
         "machine": platform.machine(),
         "system": platform.system(),
         "capability": torch.backends.cpu.get_cpu_capability(),
-        "matmul_backend": "mkl" if torch.backends.mkl.is_available() else "other",
+        "matmul_backend": "mkl" if torch.backends.mkl.is_available() else "other",  # type: ignore[no-untyped-call]
         "threads": torch.get_num_threads(),
         "accelerator": torch.cuda.get_device_name() if device.startswith("cuda") else None,
         "deterministic": torch.are_deterministic_algorithms_enabled(),

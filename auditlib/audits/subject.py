@@ -14,7 +14,8 @@ from auditlib.decoding.policies import Policy
 from auditlib.errors import DecoderError, EventMapError, PrefixgateError
 from auditlib.progress import Progress, silent
 from auditlib.sessions.split import leakage
-from auditlib.sessions.store import SessionStore, Snapshot
+from auditlib.sessions.snapshot import Snapshot
+from auditlib.sessions.store import SessionStore
 
 
 @dataclass(frozen=True, slots=True)

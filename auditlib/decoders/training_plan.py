@@ -85,6 +85,10 @@ class Trained:
         copies = {name: tensor.clone() for name, tensor in self.tensors.items()}
         return EventGpt(module_from(self.config, copies, device, dtype))
 
+    def exact_decoder(self) -> EventGpt:
+        """A decoder of its own with these weights, computing in float64."""
+        return self.decoder(torch.float64)
+
     def weights(self) -> bytes:
         """Bytes of `model.safetensors`."""
         return write_tensors(self.tensors)

@@ -24,10 +24,12 @@ from auditlib.decoding.policies import Policy, Setting, read_policy
 from auditlib.errors import DecoderError, EventMapError, InputError, IntegrityError, OrderError
 from auditlib.files import sha256_of
 from auditlib.progress import Progress, silent
-from auditlib.release.judge import Judgement, Measured, judge
+from auditlib.release.checks import Measured
+from auditlib.release.judge import Judgement, judge
 from auditlib.release.limits import limits_from
 from auditlib.runs.folder import Run, write_run
-from auditlib.sessions.store import SessionStore, Snapshot
+from auditlib.sessions.snapshot import Snapshot
+from auditlib.sessions.store import SessionStore
 
 # What a measured tolerance may reach, in logits, before a policy file says otherwise: a device whose rounding is worse
 # than this cannot certify by value. bfloat16 keeps 8 bits, so logits near 10 move by several hundredths.

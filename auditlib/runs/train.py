@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from auditlib.decoders.evaluation import evaluate
 from auditlib.decoders.gpt_config import EventGptConfig
 from auditlib.decoders.lookup import LookupTable, ceiling, near_ties
@@ -21,7 +19,8 @@ from auditlib.events.event_map import EventMap
 from auditlib.events.order import EventOrder
 from auditlib.progress import Progress, silent
 from auditlib.sessions.session import Session
-from auditlib.sessions.store import SessionStore, Snapshot
+from auditlib.sessions.snapshot import Snapshot
+from auditlib.sessions.store import SessionStore
 
 Rows = Sequence[tuple[int, ...]]
 
@@ -87,7 +86,7 @@ def train_revision(request: TrainRequest, progress: Progress = silent) -> TrainR
     figures = held_out_figures(trained, sides.training, sides.held_out)
     files = {
         "model.safetensors": trained.weights(),
-        REFERENCE: make_reference(trained.decoder(torch.float64), sides.held_out),
+        REFERENCE: make_reference(trained.exact_decoder(), sides.held_out),
         "training.json": _record(trained, figures, snapshot),
     }
     revision = write_revision(
@@ -103,7 +102,7 @@ def train_revision(request: TrainRequest, progress: Progress = silent) -> TrainR
 
 
 def held_out_figures(trained: Trained, training: Rows, held_out: Rows) -> dict[str, float]:
-    """Accuracy and NLL (nats an event) on held-out rows, of the decoder, a look-up table, and the ceiling above both."""
+    """Accuracy and NLL (nats an event) on held-out rows: of the decoder, of a look-up table, and the ceiling."""
     decoder = trained.decoder()
     known = set(training)
     fresh = [row for row in held_out if row not in known]

@@ -20,7 +20,8 @@ def to_junit(report: Mapping[str, Any]) -> bytes:
             _problem(suite, audit, result)
         _count(suite)
     _count(root)
-    return tostring(root, encoding="utf-8", xml_declaration=True)
+    document: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
+    return document
 
 
 def _case(suite: Element, audit: str, check: Mapping[str, Any]) -> None:
