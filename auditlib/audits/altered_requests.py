@@ -29,7 +29,7 @@ def altered_trials(subject: Subject, twins: Sequence[Twins], missing: dict[str, 
         yield from _other_events(guard, one)
         yield from _used_caches(guard, one.row)
         yield from _wrong_contents(guard, one, missing)
-    for one in twins[:1]:
+    for one in twins[:1]:  # these alter what surrounds a request, so one row shows it
         yield from _other_claims(guard, one.row)
         yield from _other_surroundings(subject, guard, one.row, missing)
         yield from _flipped_bit(subject, one.row, missing)
@@ -45,25 +45,19 @@ def _other_events(guard: GuardedDecoder, one: Twins) -> Iterator[Trial]:
         field = "events" if len(other) == len(one.row) else "length"
         yield _refused(likeness, field, partial(ask, guard, [one.row], [other]))
     shorter = one.alike[0][1]
+    # Swapped rows are told apart by their lengths before their events are looked at.
     yield _refused("one row fewer", "rows", partial(ask, guard, [one.row, shorter], [one.row]))
     yield _refused("rows swapped", "length", partial(ask, guard, [one.row, shorter], [shorter, one.row]))
 
 
 def _used_caches(guard: GuardedDecoder, row: Row) -> Iterator[Trial]:
-    def used_twice() -> None:
-        cache = cache_of(guard, row)
-        extended(guard, cache, row[-1:])
-        extended(guard, cache, row[-1:])
-
-    def rolled_back() -> None:
-        guard.require(extended(guard, cache_of(guard, row), row[-1:]), guard.identity([row]))
-
-    def unnamed() -> None:
-        guard.require(cache_of(guard, row).inner, guard.identity([row]))
-
-    yield _refused("used twice", "spent", used_twice)
-    yield _refused("rolled back", "length", rolled_back)
-    yield _refused("without identity", "kind", unnamed)
+    used, rolled_back = cache_of(guard, row), extended(guard, cache_of(guard, row), row[-1:])
+    extended(guard, used, row[-1:])
+    own = guard.identity([row])
+    yield _refused("used twice", "spent", partial(extended, guard, used, row[-1:]))
+    # No verb of the contract takes events back, so asking for fewer than were read must not be served.
+    yield _refused("rolled back", "length", partial(guard.require, rolled_back, own))
+    yield _refused("without identity", "kind", partial(guard.require, cache_of(guard, row).inner, own))
 
 
 def _wrong_contents(guard: GuardedDecoder, one: Twins, missing: dict[str, str]) -> Iterator[Trial]:
@@ -71,6 +65,7 @@ def _wrong_contents(guard: GuardedDecoder, one: Twins, missing: dict[str, str]) 
         missing["cache longer or shorter than it claims"] = "the decoder does not show what its caches store"
         return
     record = guard.identity([one.row])
+    # The record is right and the contents are another row's: what a truncated or overrun cache looks like.
     for other in ((*one.row, one.row[-1]), one.row[:-1]):
         cache = GuardedCache(cache_of(guard, other).inner, record)
         name = "longer" if len(other) > len(one.row) else "shorter"
@@ -93,17 +88,15 @@ def _other_surroundings(subject: Subject, guard: GuardedDecoder, row: Row, missi
     new_map = replace(ids, version=f"{ids.version} altered").digest
     new_order = replace(order, version=f"{order.version} altered").digest
 
-    def other(decoder: Decoder, event_map: str, event_order: str, dtype: torch.dtype) -> GuardedDecoder:
-        return GuardedDecoder(decoder, event_map, event_order, dtype=dtype, device=subject.device)
-
+    guarded = partial(GuardedDecoder, device=subject.device)
     guards = {
-        "event map": other(subject.decoder, new_map, order.digest, subject.dtype),
-        "event order": other(subject.decoder, ids.digest, new_order, subject.dtype),
+        "event map": guarded(subject.decoder, new_map, order.digest, dtype=subject.dtype),
+        "event order": guarded(subject.decoder, ids.digest, new_order, dtype=subject.dtype),
     }
-    coarser_or_finer = torch.float32 if subject.dtype == torch.float64 else torch.float64
+    other_dtype = torch.float32 if subject.dtype == torch.float64 else torch.float64
     try:
-        guards["dtype"] = other(subject.load(coarser_or_finer), ids.digest, order.digest, coarser_or_finer)
-    except InputError as problem:
+        guards["dtype"] = guarded(subject.load(other_dtype), ids.digest, order.digest, dtype=other_dtype)
+    except InputError as problem:  # no float64 path is no fault: the claims above still ask for another dtype
         missing["decoder of another dtype"] = str(problem)
     for field, its in guards.items():
         yield _refused(f"decoder of another {field}", field, partial(extended, its, cache_of(guard, row), row[-1:]))

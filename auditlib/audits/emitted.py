@@ -90,7 +90,7 @@ def recount(case: PrefixCase, hypothesis: int, found: Generated, event_map: Even
 
 
 def _first_wrong(case: PrefixCase, events: Sequence[int], places: Sequence[int], ended: bool) -> WrongEvent | None:
-    behind = len(case.row) - 1
+    behind = len(case.row) - 1  # the order counts without the start token
     wrong = case.automaton.first_wrong((*case.row[1:], *events), ended)
     if wrong is None:
         return None
@@ -105,7 +105,7 @@ def _wrong_events(case: PrefixCase, events: Sequence[int], end: int) -> int:
             return wrong + (not case.automaton.legal[state, end])
         after = case.automaton.advance(state, event)
         wrong += after < 0
-        state = state if after < 0 else after
+        state = state if after < 0 else after  # as if the wrong event had not been
     return wrong
 
 
@@ -120,7 +120,7 @@ def _stop(case: PrefixCase, new: Row, ended: bool, bounds: Bounds) -> str:
         state = case.automaton.state_after((*case.row[1:], *new))
         if state < 0:
             return "no legal event"
-        if case.automaton.to_end[state] > left:
+        if case.automaton.to_end[state] > left:  # the end was out of reach: the budget is what was missing
             return short
     return STOPPED_EARLY
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,7 @@ class Expected:
         self.legal = np.zeros((automaton.states + 1, vocabulary_size), dtype=bool)
         self.legal[:-1, :width] = automaton.legal
         self.end = end
+        # Events needed until a session is over when this event comes next, itself and the end counted.
         self.needed = np.full(self.legal.shape, np.inf)
         self.needed[:, end] = 1
         step = np.where(automaton.legal & (automaton.step >= 0), automaton.step, -1)
@@ -85,22 +87,17 @@ def _distances(step: npt.NDArray[np.integer], may_end: Flags) -> npt.NDArray[np.
 
 
 def _measure(subject: Subject) -> Findings:
-    room = min(subject.max_new_events, subject.decoder.context_length - 1)
+    room = min(subject.max_new_events, subject.decoder.context_length - 1)  # the start token takes one place
     budgets = [n for n in range(1, room + 1) if room <= _ALL_BUDGETS or n <= _FIRST or n > room - _LAST]
     automata = subject.order.automata()
     tallies = {flags: Tally() for flags in automata}
-    covered = dict.fromkeys(automata, -math.inf)
-
-    def pieces() -> Iterator[Piece]:
-        for flags, automaton in automata.items():
-
-            def work(flags: tuple[bool, ...] = flags, automaton: OrderAutomaton = automaton) -> None:
-                tallies[flags] = _enumerate(subject, automaton, budgets)
-                covered[flags] = _log_sequences(automaton, room)
-
-            yield f"{automaton.states} states", work
-
-    Watch(subject.progress).run(pieces())
+    watch = Watch(subject.progress)
+    pieces: list[Piece] = [
+        (f"{automaton.states} states", partial(_enumerate, subject, automaton, budgets, tallies[flags], watch))
+        for flags, automaton in automata.items()
+    ]
+    watch.run(pieces)
+    covered = {flags: _log_sequences(automaton, room) for flags, automaton in automata.items()}
     total = Tally()
     for tally in tallies.values():
         total.add(tally)
@@ -108,30 +105,28 @@ def _measure(subject: Subject) -> Findings:
     return Findings(_measurements(total, covered), {"flags": table}, _notes(subject, total, budgets, room))
 
 
-def _enumerate(subject: Subject, automaton: OrderAutomaton, budgets: Sequence[int]) -> Tally:
-    """The mask as the loop asks for it, in every state, with the budget set by the cap and by the context."""
-    expected, total = Expected(automaton, subject.decoder.vocabulary_size), Tally()
+def _enumerate(subject: Subject, automaton: OrderAutomaton, budgets: Sequence[int], total: Tally, watch: Watch) -> None:
+    """Judge the mask as the loop asks for it, in every state, with the budget set by the cap and by the context."""
+    expected = Expected(automaton, subject.decoder.vocabulary_size)
     for budget in budgets:
+        watch.tick()
         for lanes in _lanes(automaton, budget, subject.max_new_events):
             allowed = lanes.allowed(subject.decoder.vocabulary_size).numpy()
             total.add(expected.judge(allowed, budget))
-    return total
 
 
 def _lanes(automaton: OrderAutomaton, budget: int, most: int) -> Iterator[Lanes]:
     """One lane a state, the state -1 last, with `budget` new events left: of the cap, and of the context."""
     states = np.append(np.arange(automaton.states), -1).astype(np.int32)
     count = len(states)
-
-    def lanes(cap: int, room: int) -> Lanes:
-        return Lanes(
-            (automaton,) * count, np.arange(count), states, np.zeros(count), np.broadcast_to(np.int64(0), (count, cap)),
-            np.full(count, room), np.empty((count, 0)), cap - budget if cap < room else 0,
-        )  # fmt: skip
-
-    yield lanes(most, most + 1)
+    # The loop's own lanes, so that what is proved is what it asks: its count of what is left, and then the mask.
+    by_cap = Lanes(
+        (automaton,) * count, np.arange(count), states, np.zeros(count), np.broadcast_to(np.int64(0), (count, most)),
+        np.full(count, most + 1), np.empty((count, 0)), most - budget,
+    )  # fmt: skip
+    yield by_cap
     if budget < most:
-        yield lanes(most, budget)
+        yield replace(by_cap, contexts=np.full(count, budget), steps=0)
 
 
 def _log_sequences(automaton: OrderAutomaton, room: int) -> float:

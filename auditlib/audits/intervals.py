@@ -21,6 +21,7 @@ def upper_bound(failures: int, trials: int, confidence: float = 0.95) -> float:
         )
     if failures == trials:
         return 1.0
+    # The tail falls as the rate grows, so bisection finds where it crosses; in logarithms, lest large counts overflow.
     counts = np.arange(failures + 1)
     ways = np.array([_log_ways(trials, int(count)) for count in counts])
     low, high = failures / trials, 1.0

@@ -77,6 +77,7 @@ class Neighbours:
 
     def _after(self, likeness: str, row: Row, other: Row, cold: Tensor) -> None:
         """`row` right after `other`: on a decoder that knows no third row, and on the one that knows them all."""
+        # On a decoder that knows the row already, a memory would serve the row right and its twin wrong.
         fresh = self._fresh()
         first = self._answer(fresh, other)
         self._compare(fresh, likeness, row, cold)
@@ -133,6 +134,6 @@ class Neighbours:
     def _steps(self, checked: CheckedDecoder, row: Row) -> Iterator[Tensor]:
         logits, cache = checked.prefill(*checked.stack([row]))
         yield logits[0]
-        for event in (row[-1], row[-1]):
+        for event in (row[-1], row[-1]):  # the same after twins that share their last event
             more, cache = checked.extend(*checked.stack([(event,)]), cache)
             yield more[0, 0]

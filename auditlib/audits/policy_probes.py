@@ -33,24 +33,29 @@ class _EndAverse:
         self.context_length = decoder.context_length
 
     def full(self, events: Tensor, valid: Tensor) -> Tensor:
+        """Logits of the decoder, the end's lowered; so in each verb that gives logits."""
         return self._averse(self._decoder.full(events, valid))
 
     def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
+        """See `full`."""
         logits, cache = self._decoder.prefill(events, valid)
         return self._averse(logits), cache
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """See `full`."""
         logits, cache = self._decoder.extend(events, valid, cache)
         return self._averse(logits), cache
 
     def reorder(self, cache: Any, parents: Tensor) -> Any:
+        """The decoder's own."""
         return self._decoder.reorder(cache, parents)
 
     def cache_bytes(self, cache: Any) -> int:
+        """The decoder's own."""
         return self._decoder.cache_bytes(cache)
 
     def _averse(self, logits: Tensor) -> Tensor:
-        logits = logits.clone()
+        logits = logits.clone()  # the decoder may keep what it gave
         logits[..., self._end] -= _AVERSION
         return logits
 
@@ -79,6 +84,7 @@ def _fills(case: PrefixCase, found: Generated, bounds: Bounds, end: int) -> bool
         return True
     if not bounds.order_mask or len(found.events) > room:
         return False
+    # Short of its room: right only where the order left nothing but the end, or no way to it from the outset.
     ended = found.events[-1:] == (end,)
     state = case.automaton.state_after((*case.row[1:], *found.events[: len(found.events) - ended]))
     if state < 0 or found.cap != room:
@@ -111,7 +117,7 @@ def _full_scores(runs: Runs, emitted: Sequence[Emitted]) -> list[float]:
         likely = logits.double().log_softmax(-1)
         for line, row in zip(likely, rows, strict=True):
             place = next(following)
-            start = len(emitted[place].case.row)
+            start = len(emitted[place].case.row)  # the first new event is predicted one position earlier
             new = torch.tensor(row[start:], dtype=torch.int64)
             scores[place] = float(line[start - 1 : len(row) - 1].gather(-1, new[:, None]).sum())
     return scores

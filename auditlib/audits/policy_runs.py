@@ -65,6 +65,7 @@ def batch_dependence(runs: Runs, setting: Setting, cases: Sequence[PrefixCase], 
     """
     alone, regrouped = places(len(cases), _ALONE), places(len(cases), _REGROUPED)
     changed = set(_changed(runs, setting, cases, found, alone, 1))
+    # Even places before odd ones: other neighbours, and other lengths to be padded to.
     changed |= set(_changed(runs, setting, cases, found, regrouped[::2] + regrouped[1::2], _GROUP))
     ties = _ties(runs, setting, [cases[place] for place in sorted(changed)]) if changed else 0
     return BatchDependence(len(alone) + len(regrouped), len(changed) - ties, ties)
@@ -81,7 +82,7 @@ def _ties(runs: Runs, setting: Setting, cases: Sequence[PrefixCase]) -> int:
     precise = load_precise(runs.subject, runs.watch).decoder
     if precise is None or runs.subject.dtype == torch.float64:
         return 0
-    together = runs.run(setting, [*cases, *cases], decoder=precise)
+    together = runs.run(setting, [*cases, *cases], decoder=precise)  # in company, if only of their own copies
     alone = runs.run(setting, cases, 1, precise)
     return sum(events_of(one) == events_of(other) for one, other in zip(alone, together, strict=False))
 

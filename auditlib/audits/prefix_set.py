@@ -65,6 +65,7 @@ def _distinct(subject: Subject, most: int) -> tuple[list[list[PrefixCase]], list
     invalid: dict[_Key, PrefixCase] = {}
     for case in _candidates(subject):
         key, band = (id(case.automaton), case.row), valid[_band(len(case.row))]
+        # Most candidates repeat one that is known: asking the order about each would take most of the time.
         if key in band or key in invalid or len(band) == most:
             continue
         (invalid if case.automaton.state_after(case.row[1:]) < 0 else band)[key] = case
@@ -84,7 +85,7 @@ def _cuts(subject: Subject, session: Session, row: Row, number: int, turn: int) 
     longest = min(len(row) - 1, subject.decoder.context_length)
     automaton = subject.order.automaton(session.attributes)
     for band in range(_band(longest) + 1):
-        shortest = 2 ** (band - 1) + 1 if band else 1
+        shortest = 2 ** (band - 1) + 1 if band else 1  # bands: 1, 2, 3 to 4, 5 to 8, …
         lengths = min(longest, 2**band) - shortest + 1
         if turn < lengths:
             length = shortest + number % lengths

@@ -53,6 +53,7 @@ def _alike(row: Row, domain: Sequence[int], rows: Sequence[Row]) -> Iterator[tup
     for place in sorted({1, len(row) // 2, len(row) - 2}):
         yield "one event changed", (*row[:place], _other(row[place], domain), *row[place + 1 :])
     yield "last event changed", (*row[:-1], _other(row[-1], domain))
+    # What a key of length and last event cannot tell apart.
     like = [one for one in rows if len(one) == len(row) and one[-1] == row[-1] and one != row]
     for one in like[:1]:
         yield "another session's prefix of the same length and last event", one

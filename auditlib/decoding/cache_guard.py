@@ -98,7 +98,7 @@ class GuardedCache:
     def spend(self) -> None:
         """Mark the cache as continued; CacheRejectedError when it already was, by whichever thread."""
         with self._lock:
-            if self._spent:
+            if self._spent:  # looked at again under the lock: two threads may both have been let through
                 raise _rejected("spent", "it was already continued; only the cache which that gave back stands for it")
             self._spent = True
 
@@ -159,7 +159,7 @@ class GuardedDecoder:
         own = self._own(cache)
         if len(own.identity.rows) != len(events):
             raise _rejected("rows", f"it holds {len(own.identity.rows)} rows, the new events {len(events)}")
-        own.spend()
+        own.spend()  # before the call: a decoder that fails half-way may have written into it
         logits, inner = self.decoder.extend(events, valid, own.inner)
         return logits, GuardedCache(inner, replace(own.identity, rows=_grown(own.identity.rows, events, valid)))
 

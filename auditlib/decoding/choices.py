@@ -41,6 +41,7 @@ def pick_beams(totals: Tensor, owners: npt.NDArray[np.int64], width: int, end: i
     _, group, counts = np.unique(owners, return_inverse=True, return_counts=True)
     slots = np.arange(len(owners)) - np.repeat(counts.cumsum() - counts, counts)
     vocabulary = totals.shape[1]
+    # Owners side by side, [P, lanes, V]; lanes that an owner does not have stay at -inf.
     grid = np.full((len(counts), int(counts.max()), vocabulary), -np.inf)
     grid[group, slots] = totals.numpy()
     flat = grid.reshape(len(counts), -1)
@@ -56,5 +57,6 @@ def pick_beams(totals: Tensor, owners: npt.NDArray[np.int64], width: int, end: i
 def draws_of(setting: Setting, prefix: Sequence[int], sample: int, count: int) -> npt.NDArray[np.float64]:
     """`count` uniform numbers of one sample of one prefix, the same in whatever batch it is drawn."""
     text = f"prefixgate draws 1|{setting.seed}|{sample}|{'-'.join(map(str, prefix))}"
+    # Philox is keyed by the whole digest: streams of different prefixes never overlap.
     key = int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big")
     return np.random.Generator(np.random.Philox(key=key)).random(count)

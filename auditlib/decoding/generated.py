@@ -64,7 +64,7 @@ class Outcome:
 
     def _ranked(self, ended: list[Generated], rest: list[Generated]) -> list[Generated]:
         if self._setting.kind != "beam":
-            return ended + rest
+            return ended + rest  # samples stay as drawn: best first would make the first one no fair sample
         chosen = ended + sorted(rest, key=self._rank)[: self._setting.width - len(ended)]
         return sorted(chosen, key=self._rank)
 

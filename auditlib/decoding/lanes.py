@@ -79,6 +79,7 @@ class Lanes:
 
     def grown(self, parents: npt.NDArray[np.int64], events: npt.NDArray[np.int64], gains: Tensor) -> Lanes:
         """Lanes that continue row `parents[i]` with `events[i]`; scores grow by `gains[parent, event]`."""
+        # States, scores and events are taken by parent first: a mask from another parent's state is the classic fault.
         lanes = self.take(parents)
         lanes.events[:, self.steps] = events  # take copied it
         return replace(

@@ -97,6 +97,7 @@ class _Loop:
         lanes = lanes.take(_stop_spent(lanes, outcome, np.ones(len(lanes), dtype=bool)))
         if not len(lanes):
             return outcome.hypotheses()
+        # Prefixes without room never reach the decoder: it could only refuse them, and the whole batch with them.
         owners = np.unique(lanes.owners)
         logits = path.begin([prefixes[owner] for owner in owners], len(lanes) // len(owners))
         while True:
@@ -114,13 +115,14 @@ class _Loop:
         can = _stop_stuck(lanes, outcome, allowed, self.setting)
         picked_from = lanes.take(can)
         parents, events = self._pick(picked_from, scores[can].masked_fill(~allowed[can], -torch.inf))
-        parents = can[parents]
+        parents = can[parents]  # from rows that could go on to rows of the logits
         _recheck(allowed, parents, events)
         grown = lanes.grown(parents, events, scores)
         ended = events == self.event_map.end
         for row in ended.nonzero()[0].tolist():
             owner, forced = int(grown.owners[row]), self._forced(lanes, allowed, int(parents[row]))
             outcome.add_ended(owner, grown.emitted(row), float(grown.scores[row]), forced)
+        # A prefix with all its hypotheses is left alone; its other rows could only replace finished ones.
         going = ~ended & ~np.array([outcome.closed(owner) for owner in grown.owners], dtype=bool)
         live = _stop_spent(grown, outcome, going)
         return parents[live], grown.take(live)
@@ -140,12 +142,13 @@ class _Loop:
         """Whether only the budget left a row nothing but the end."""
         if not self.setting.order_mask or int(allowed[row].sum()) > 1:
             return False
-        alone = lanes.take(np.array([row]))
+        alone = lanes.take(np.array([row]))  # asked again without a budget: is there anything else?
         return int(alone.allowed_without_budget(self.decoder.vocabulary_size).sum()) > 1
 
 
 def _log_probabilities(logits: Tensor) -> Tensor:
     """Log-probabilities [N, V] in float64; DecoderError where logits are no numbers."""
+    # float64: sums of many small log-probabilities rank beams, and ties in 16 bits would fall by position.
     wide = logits.to(torch.float64)
     wrong = torch.isnan(wide) | (wide == torch.inf)
     if wrong.any():

@@ -22,6 +22,7 @@ def order_mask(
     Legal there, and the end stays within reach of the `remaining[i]` new events, itself counted. Ids that the event
     map does not know are never allowed, nor anything in state -1.
     """
+    # A decoder's vocabulary may be larger than the map; what the map does not name stays forbidden.
     allowed = np.zeros((len(states), vocabulary_size), dtype=bool)
     for automaton, rows in _by_automaton(automata):
         allowed[rows, : automaton.event_map.size] = automaton.allowed(states[rows], remaining[rows])

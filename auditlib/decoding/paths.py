@@ -69,7 +69,7 @@ class CachedPath:
     def append(self, parents: Tensor, events: Tensor) -> Tensor:
         """See LogitPath."""
         self._follow(parents)
-        new = events.to(self._device)[:, None]
+        new = events.to(self._device)[:, None]  # only live rows are in the cache, so every row has its new event
         logits, self._cache = self._decoder.extend(new, torch.ones_like(new, dtype=torch.bool), self._cache)
         return logits[:, 0].cpu()
 
