@@ -6,7 +6,7 @@ fed or scored again, so nothing that happens to its batch can reach it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,8 @@ from auditlib.events.event_map import EventMap
 from auditlib.progress import Progress, silent
 
 Rows = Sequence[tuple[int, ...]]
+
+_PADDING = 32  # padding that costs less than another batch
 
 
 def generate(
@@ -50,17 +52,28 @@ def generate(
     _refuse(decoder, prefixes, automata, max_new, batch)
     event_map.check_size(decoder.vocabulary_size)
     loop = _Loop(decoder, setting, event_map, max_new)
-    # Rows of like length share a batch: less padding to compute.
-    order = sorted(range(len(prefixes)), key=lambda row: len(prefixes[row]))
     results: list[list[Generated]] = [[] for _ in prefixes]
-    for first in range(0, len(order), batch):
-        progress(first, len(order), setting.name)
-        chosen = order[first : first + batch]
+    done = 0
+    for chosen in _batches([len(prefix) for prefix in prefixes], batch):
+        progress(done, len(prefixes), setting.name)
+        done += len(chosen)
         rows = [tuple(prefixes[row]) for row in chosen]
         path = (CachedPath if cached else FullPath)(decoder, event_map.padding, device)
         for row, found in zip(chosen, loop.run(path, rows, [automata[row] for row in chosen]), strict=True):
             results[row] = found
     return results
+
+
+def _batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Places of rows in batches of at most `most`, shortest rows first; no row is padded to much more than double."""
+    chosen: list[int] = []
+    for row in sorted(range(len(lengths)), key=lambda row: lengths[row]):
+        if chosen and (len(chosen) == most or lengths[row] > 2 * lengths[chosen[0]] + _PADDING):
+            yield chosen
+            chosen = []
+        chosen.append(row)
+    if chosen:
+        yield chosen
 
 
 def _refuse(

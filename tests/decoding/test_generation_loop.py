@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from auditlib.decoding import loop
+from auditlib.decoding.cache_guard import GuardedDecoder
 from auditlib.decoding.loop import generate
 from auditlib.decoding.policies import Setting
 from auditlib.errors import ContextExceededError, DecoderError, EventMapError, PolicyError, PrefixgateError
@@ -241,3 +242,32 @@ def test_only_new_events_are_read_on_the_cached_path():
     decoder = Counting(MAP.size, 16, logits=scripted(lambda row: REPAIRED).next_logits)
     (found,) = run(decoder, [(1, OPENED, OPENED)], GREEDY.unmasked(), max_new=6)[0]
     assert (len(found.events), decoder.read) == (6, 3 + 5)
+
+
+def test_a_long_prefix_does_not_make_short_ones_be_padded_to_its_length():
+    class Measuring(ToyDecoder):
+        padded = 0
+
+        def prefill(self, events, valid):
+            self.padded += int((~valid).sum())
+            return super().prefill(events, valid)
+
+    decoder = Measuring(MAP.size, 256)
+    prefixes = [(1, OPENED), (1, *[REPAIRED] * 250), (1,)]
+    found = run(decoder, prefixes, GREEDY, max_new=3)
+    assert decoder.padded == 1
+    assert found == [run(decoder, [prefix], GREEDY, max_new=3)[0] for prefix in prefixes]
+
+
+@pytest.mark.parametrize("setting", KINDS, ids=lambda setting: setting.name)
+def test_the_loop_keeps_every_cache_with_its_rows(setting):
+    """Every request of the loop is its cache's own: a guard that compares rows lets it through."""
+
+    class Comparing(GuardedDecoder):
+        def extend(self, events, valid, cache):
+            assert all(len(row) for row in cache.identity.rows)
+            return super().extend(events, valid, cache)
+
+    plain = ToyDecoder(MAP.size, 16)
+    guarded = Comparing(plain, "map", "order", dtype=torch.float32, device="cpu")
+    assert run(guarded, PREFIXES, setting) == run(plain, PREFIXES, setting)
