@@ -104,7 +104,10 @@ class Judgement:
             f"{one.limit.audit}: {one.name}: {one.reason}"
             for one in self.checks
             if one.status != "passed"
-            and (one.limit.blocks in ("release", thing) or (one.setting is not None and one.setting == setting))
+            and (
+                (one.proposed and one.limit.blocks in ("release", thing))
+                or (one.limit.blocks == "setting" and one.setting == setting)
+            )
         ]
 
 
@@ -143,7 +146,7 @@ def _checks(
     limit: Limit, found: Measured, settings: Mapping[str, str], comparisons: Mapping[str, str], limits: Limits
 ) -> Iterator[Check]:
     at_most = _at_most(limit, found, limits.largest_tolerance)
-    if limit.blocks != "setting":
+    if not limit.per_setting:
         if not _spared(limit, found):
             yield check(limit, limit.check, found, at_most)
         return

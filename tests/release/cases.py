@@ -35,7 +35,7 @@ class Number:
 
 def names_of(limit, settings=SETTINGS):
     """What the measurements of a limit are called."""
-    if limit.blocks != "setting":
+    if not limit.per_setting:
         return [limit.check]
     return [f"{name}: {limit.check}" for name, kind in settings.items() if not limit.kinds or kind in limit.kinds]
 
@@ -45,7 +45,7 @@ def sound():
     found = {}
     for limit in LIMITS:
         if limit.stand_in_for is None:
-            names = [*names_of(limit), *(names_of(limit, COMPARISONS) if limit.blocks == "setting" else [])]
+            names = [*names_of(limit), *(names_of(limit, COMPARISONS) if limit.per_setting else [])]
             found.setdefault(limit.audit, []).extend(Number(name, 0.0) for name in names)
     for audit in ("cache parity", "cache identity"):
         found[audit].append(Number("tolerance", 4e-5, "logit"))
