@@ -36,7 +36,10 @@ def load_event_gpt(source: Source) -> Decoder:
     """The native decoder from `model.safetensors` (float32); DecoderError for a dtype that it has no path for."""
     if source.dtype not in DTYPES:
         raise DecoderError(f"event_gpt has no {source.dtype} path; choose one of {', '.join(map(str, DTYPES))}")
-    config = EventGptConfig.from_mapping(source.config)
+    try:
+        config = EventGptConfig.from_mapping(source.config)
+    except RevisionError as problem:
+        raise RevisionError(f"{source.folder / 'revision.json'}: {problem}") from problem
     shapes = expected_shapes(config)
     largest = 8 + LARGEST_HEADER + 4 * sum(torch.Size(shape).numel() for shape in shapes.values())
     where = f"{source.folder / 'model.safetensors'}"

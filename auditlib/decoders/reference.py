@@ -80,6 +80,8 @@ def _check_shapes(events: Tensor, valid: Tensor, saved: Tensor, decoder: Decoder
         and bool(valid.any(1).all())
         and saved.shape == (int(valid.sum()), decoder.vocabulary_size)
         and len(saved) > 0
+        and 0 <= int(events.min()) <= int(events.max()) < decoder.vocabulary_size
+        and int(valid.sum(1).max()) <= decoder.context_length
     )
     if not fits:
         raise RevisionError(f"{where}: events, valid and logits do not fit each other or the decoder")

@@ -16,7 +16,7 @@ from auditlib.decoders.adapters import Source, load
 from auditlib.decoders.guarded_folder import LARGEST_FILE, colliding, list_files, name_problem, read_file
 from auditlib.decoders.protocol import Decoder
 from auditlib.decoders.reference import LARGEST_REFERENCE, REFERENCE, check_reference
-from auditlib.errors import DecoderError, IntegrityError, RevisionError
+from auditlib.errors import DecoderError, EventMapError, IntegrityError, RevisionError
 from auditlib.events.documents import Entry, parse, shown
 from auditlib.events.event_map import EventMap
 from auditlib.events.order import EventOrder
@@ -88,7 +88,10 @@ class Revision:
         map with ids beyond the vocabulary, IntegrityError when the saved reference logits are not reproduced.
         """
         decoder = self._load(device, dtype, allow_code=allow_code)
-        self.event_map.check_size(decoder.vocabulary_size)
+        try:
+            self.event_map.check_size(decoder.vocabulary_size)
+        except EventMapError as problem:
+            raise EventMapError(f"{self.folder}: {problem}") from problem
         if REFERENCE in self.manifest.files:
             data = self.read(REFERENCE, LARGEST_REFERENCE)
             check_reference(
