@@ -40,7 +40,7 @@ def train(
 
     One row in `plan.validate_every` is kept apart to stop early and to choose the weights. With `checkpoint` the
     state is written there after every validation; a later call with the same arguments goes on from it and ends with
-    the same bits as if it had never been interrupted. Raises DecoderError for rows that the config cannot hold, or a
+    the same bits as if it had never been interrupted, given as many threads. Raises DecoderError for rows that the config cannot hold, or a
     checkpoint of another training; whatever `progress` raises passes through.
     """
     training = _Training(rows, config, plan or TrainingPlan())
