@@ -108,5 +108,5 @@ def _plain(name: str) -> str:
 
 
 def _shown(columns: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, columns[:60]))
+    shown = ", ".join(repr(name[:60]) for name in columns[:60])
     return shown + (f" and {len(columns) - 60} more" if len(columns) > 60 else "")

@@ -22,6 +22,10 @@ _SNIFFED_ROWS = 50
 _MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
+class _QuotesError(LogError):
+    """Quotes that cannot be followed; under another delimiter they may be none."""
+
+
 class CsvLog:
     """A CSV (or tab, semicolon, bar separated) log. UTF-8 unless a byte order mark or `encoding` says otherwise."""
 
@@ -84,7 +88,7 @@ class CsvLog:
 
     def _refuse_unclosed(self, error: csv.Error, line: int) -> None:
         if "unexpected end of data" in str(error) or "field larger" in str(error):
-            raise LogError(
+            raise _QuotesError(
                 f"{self._log.source}, line {line}: a quoted value never ends, so the rest of the file cannot be told "
                 "apart; the file is truncated or its quotes are broken: export it again"
             ) from error
@@ -93,15 +97,20 @@ class CsvLog:
         return (row for _, row in islice(self._rows(reader, []), rows))
 
     def _columns(self, reader: Any) -> tuple[str, ...]:
-        try:
-            names = next(iter(row for row in reader if row), None)
-        except csv.Error as error:
-            raise LogError(f"{self._log.source}: the header has broken quotes ({error}); export it again") from error
+        names = self._header(reader)
         if not names:
             raise LogError(f"{self._log.source} has no header line; the first line must name the columns")
         if len(names) > _MOST_COLUMNS:
             raise LogError(f"{self._log.source} has {len(names)} columns, at most {_MOST_COLUMNS} are read; drop some")
         return tuple(name.strip() for name in names)
+
+    def _header(self, reader: Any) -> list[str]:
+        try:
+            return next((row for row in reader if row), [])
+        except csv.Error as error:
+            raise _QuotesError(
+                f"{self._log.source}: the header has broken quotes ({error}); export it again"
+            ) from error
 
     def _place(self, names: tuple[str, ...], column: str) -> int:
         if names.count(column) > 1:
@@ -114,14 +123,11 @@ class CsvLog:
         return max(DELIMITERS, key=lambda delimiter: scores[delimiter])
 
     def _fit(self, delimiter: str) -> tuple[bool, float, int]:
-        try:
-            with self._reader(delimiter) as reader:
-                width = len(self._columns(reader))
-                rows = [len(row) for row in self._tolerant(reader, _SNIFFED_ROWS) if row]
-        except LogError as error:
-            if "columns" in str(error) or "quote" in str(error):
-                return False, 0.0, 0
-            raise
+        widths: list[int] = []
+        with self._reader(delimiter) as reader, contextlib.suppress(_QuotesError):
+            widths.append(len(self._header(reader)))
+            widths.extend(len(row) for row in self._tolerant(reader, _SNIFFED_ROWS) if row)
+        width, rows = (widths or [0])[0], widths[1:]
         return width > 1, sum(row == width for row in rows) / max(1, len(rows)), width
 
     @contextlib.contextmanager

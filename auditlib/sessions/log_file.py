@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import io
 import os
-import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from auditlib.errors import LogError
+from auditlib.sessions.regular import open_regular
 
 FORMATS = ("csv", "xes", "parquet")
 _ENDINGS = {
@@ -72,18 +72,16 @@ def open_log(path: Path, content: str | None = None) -> Iterator[LogFile]:
     if content is not None and content not in FORMATS:
         raise LogError(f"unknown log format {content!r}; the formats are {', '.join(FORMATS)}")
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a named pipe would block for ever
+        raw = open_regular(path)
     except (OSError, ValueError) as error:
-        raise LogError(f"{path} cannot be opened: {error}; check the path and its permissions") from error
-    with os.fdopen(descriptor, "rb") as raw:
-        status = os.fstat(raw.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise LogError(f"{path} is not a regular file; give the path of an event log")
-        if status.st_size == 0:
+        raise LogError(f"{path} cannot be opened: {error}; give the path of an event log") from error
+    with raw:
+        size = os.fstat(raw.fileno()).st_size
+        if size == 0:
             raise LogError(f"{path.name} is empty; export the log again")
         packed = _packing(raw)
         name, start = _peek(raw, packed, path.name)
-        yield LogFile(path.name, _digest(raw), status.st_size, content or _content(name, start, path.name), packed, raw)
+        yield LogFile(path.name, _digest(raw), size, content or _content(name, start, path.name), packed, raw)
 
 
 def _packing(raw: BinaryIO) -> str | None:

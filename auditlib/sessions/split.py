@@ -98,7 +98,7 @@ def _checked_terms(by: Sequence[str], held_out: float, seed: int, *, chronologic
 
 
 def group_sizes(store: SessionStore, by: Sequence[str]) -> tuple[int, ...]:
-    """Sessions in each group that the keys of `by` tie together, largest first: what a split would have to keep whole."""
+    """Sessions in each group that the keys of `by` tie together, largest first: what a split keeps whole."""
     terms = _checked_terms(by, 0.5, 0, chronological=False, quarantine=False)
     sizes: list[int] = components(store.keyed_sessions(), terms.by).sizes.tolist()
     return tuple(sorted(sizes, reverse=True))

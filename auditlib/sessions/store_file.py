@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 import duckdb
 
 from auditlib.errors import StoreError
+from auditlib.sessions.regular import open_regular
 from auditlib.sessions.store_schema import check_layout, create_layout
 
 # Readable by every DuckDB from 1.5 on; 2.0 alone would write files that 1.5 cannot open.
@@ -113,10 +113,8 @@ def _quoted(path: Path) -> str:
 
 def _check_file(path: Path) -> None:
     try:
-        # Without waiting: a named pipe would block for ever.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            magic = file.read(12)[8:] if regular else b""
+        with open_regular(path) as file:
+            magic = file.read(12)[8:]
     except FileNotFoundError:
         raise StoreError(
             f"no session store at {path}; make one with `python -m auditlib import LOG --store {path}`"

@@ -73,12 +73,14 @@ def check_layout(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     try:
         found = _columns(connection)
         _refuse_other_layout(found, path)
-        version = connection.execute("select value from store.main.meta where name = 'format' order by value").fetchall()
+        version = connection.execute(
+            "select value from store.main.meta where name = 'format' order by value"
+        ).fetchall()
     except duckdb.Error as error:
         raise StoreError(f"{path.name} is damaged: {error}; import the log again into a new store") from error
     if version != [(STORE_FORMAT,)]:
         raise StoreError(
-            f"{path.name} has store format {version}, this version reads {STORE_FORMAT}; import the log into a new store"
+            f"{path.name} has store format {version}, this version reads {STORE_FORMAT}; import the log anew"
         )
 
 

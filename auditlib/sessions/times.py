@@ -126,7 +126,7 @@ def _pattern(text: str) -> str:
             parts.append(re.sub(r"(\W)", r"\\\1", literal))
             continue
         if directive not in _DIRECTIVES or directive in seen:
-            raise LogError(f"the time format {text!r} has %{directive} twice or unknown; use {' '.join(_DIRECTIVES)}")
+            raise LogError(f"the time format {text!r} has %{directive} twice or unknown; use %{' %'.join(_DIRECTIVES)}")
         seen.add(directive)
         parts.append(_DIRECTIVES[directive])
     if not (seen & {"Y", "y"} and seen & {"m", "b", "B"} and "d" in seen):
