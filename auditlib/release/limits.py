@@ -106,6 +106,7 @@ LIMITS: tuple[Limit, ...] = (
     Limit("decoding policy", "batch dependent sequences", "decoding policy", 0, "sequences", "setting"),
     Limit("decoding policy", "repeated hypotheses", "decoding policy", 0, "hypotheses", "setting", kinds=_BEAM),
     # A sum of a few dozen log-probabilities, added up in another order: far above rounding, far below one choice.
+    Limit("decoding policy", "filter errors", "decoding policy", 0, "prefixes", "setting", kinds=_SAMPLED),
     # A beam's score is recomputed by one full pass: what differs is the cache that followed the wrong parent.
     Limit("decoding policy", "beam score error", "cache parity", 1e-3, "log-probability", "cache", kinds=_BEAM),
     Limit(

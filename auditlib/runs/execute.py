@@ -31,9 +31,14 @@ from auditlib.runs.folder import Run, write_run
 from auditlib.sessions.snapshot import Snapshot
 from auditlib.sessions.store import SessionStore
 
-# What a measured tolerance may reach, in logits, before a policy file says otherwise: a device whose rounding is worse
-# than this cannot certify by value. bfloat16 keeps 8 bits, so logits near 10 move by several hundredths.
-_LARGEST_TOLERANCE = {"float64": 1e-6, "float32": 1e-3, "bfloat16": 0.5}
+# What a measured tolerance (logits) and a beam's recomputed score may reach, before a policy file says otherwise: a
+# device whose rounding is worse cannot certify by value. bfloat16 keeps 8 bits: logits near 10 move by hundredths.
+_BEAM = "decoding policy: beam score error"
+_BY_DTYPE: dict[str, dict[str, float]] = {
+    "float64": {"largest_tolerance": 1e-6, _BEAM: 1e-6},
+    "float32": {"largest_tolerance": 1e-3, _BEAM: 1e-3},
+    "bfloat16": {"largest_tolerance": 0.5, _BEAM: 0.5},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,7 @@ def _judge(policy: Policy, dtype: str, results: Sequence[AuditResult]) -> Judgem
         measured,
         settings={setting.name: setting.kind for setting in policy.settings},
         comparisons={_twin(setting).name: setting.kind for setting in policy.settings},
-        limits=limits_from({"largest_tolerance": _LARGEST_TOLERANCE[dtype], **policy.limits}),
+        limits=limits_from({**_BY_DTYPE[dtype], **policy.limits}),
         fallback=policy.fallback,
     )
 
