@@ -76,6 +76,16 @@ def resigned(world: World, change: Callable[[dict], object], *people: str) -> tu
     return signed(canonical(document), *(people or ("ada",))), trusted("ada", "bob"), {}
 
 
+def all_of(*changes: Callable[[dict], object]) -> Callable[[dict], object]:
+    """Several changes of the statement."""
+
+    def change(document: dict) -> None:
+        for one in changes:
+            one(document)
+
+    return change
+
+
 def said(path: str, value: object) -> Callable[[dict], object]:
     """A change of one place in the statement."""
     *outer, last = path.split("/")
@@ -594,6 +604,7 @@ _BROKEN_STATEMENTS = {
     "a yes that the reviewer did not give": ("predicate/review/decision", "refuse"),
     "a decision that is none": ("predicate/review/decision", "maybe"),
     "a no without a reason": ("predicate/result", "FAILED"),
+    "a yes that lists no test": ("predicate/passedTests", []),
     "a first verdict that follows another": ("predicate/sequence", 1),
     "a sequence number of nought": ("predicate/sequence", 0),
     "a sequence number that is true": ("predicate/sequence", True),
@@ -609,6 +620,16 @@ _BROKEN_STATEMENTS = {
 }
 for _name, (_path, _value) in _BROKEN_STATEMENTS.items():
     ATTACKS[_name] = ("malformed", _statement(_path, _value))
+
+
+@attack("malformed")
+def a_no_by_the_reviewer_without_a_reason(world):
+    return resigned(world, all_of(said("predicate/result", "FAILED"), said("predicate/review/decision", "refuse")))
+
+
+@attack("malformed")
+def a_first_verdict_whose_number_is_true(world):
+    return resigned(world, all_of(said("predicate/sequence", True), said("predicate/previous", None)))
 
 
 @attack("malformed")

@@ -9,8 +9,11 @@ import pytest
 
 from auditlib.errors import InputError, IntegrityError, KeyFileError, RunError
 from auditlib.release.envelope import read_envelope
+from auditlib.release.facts import facts_of
 from auditlib.release.reading import parse_statement
 from auditlib.release.refusals import RefusedError
+from auditlib.release.signing import sign
+from auditlib.release.statement import Place, Review
 from auditlib.release.verdict import sign_run, verify_verdict
 from tests.release.cases import (
     NOW,
@@ -19,6 +22,8 @@ from tests.release.cases import (
     entry,
     key_file,
     keyid,
+    private_key,
+    signed,
     sound,
     trusted,
     write_run,
@@ -116,6 +121,19 @@ def test_nobody_can_approve_a_run_that_left_an_audit_out(tmp_path):
     del measured["numerics"]
     with pytest.raises(InputError, match="numerics not measured"):
         Desk(tmp_path, measured).sign(decision="approve")
+
+
+def test_a_statement_made_past_the_desk_still_says_no_where_the_gate_does(faulty):
+    facts = facts_of(faulty.run.folder, faulty.run.report, faulty.run.manifest)
+    payload = facts.statement(Review("approve", "", keyid("ada")), Place("2026-11-30T12:00:00Z"))
+    assert json.loads(payload)["predicate"]["result"] == "FAILED"
+    with pytest.raises(RefusedError, match="malformed"):  # and nobody takes it for a verdict: it contradicts itself
+        verify_verdict(signed(payload, "ada"), trusted("ada"), now=NOW)
+
+
+def test_a_signature_is_not_added_to_another_payload():
+    with pytest.raises(RefusedError, match="altered"):
+        sign(b"mine", private_key("ada"), signed(b"theirs", "bob"))
 
 
 @pytest.mark.parametrize(("decision", "result"), [(None, "PASSED"), ("approve", "PASSED"), ("refuse", "FAILED")])
