@@ -88,9 +88,9 @@ def split(
 
 
 def _checked_terms(by: Sequence[str], held_out: float, seed: int, *, chronological: bool, quarantine: bool) -> Terms:
-    unknown = [key for key in by if key not in KEYS]
-    if unknown or isinstance(by, str):
-        raise StoreError(f"cannot split by {', '.join(unknown) or by}; the keys are {', '.join(KEYS)}")
+    unknown = [by] if isinstance(by, str) else [key for key in by if key not in KEYS]
+    if unknown:
+        raise StoreError(f"cannot split by {', '.join(unknown)}; the keys are some of {', '.join(KEYS)}, as a list")
     if not 0 < held_out < 1:
         raise StoreError(f"the held-out share is {held_out}, it must lie between 0 and 1, such as 0.2")
     chosen = tuple(key for key in KEYS if key in by or key == "session")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from auditlib.sessions.importers import import_log
 from auditlib.sessions.manifest import ImportManifest
+from auditlib.sessions.snapshot import Terms
 from auditlib.sessions.store import SessionStore
 
 HEADER = "number,incident_state,sys_updated_at,caller_id,cmdb_ci"
@@ -50,7 +51,8 @@ def gzipped(text: str | bytes) -> bytes:
 
 def xes_event(name: str, time: str, **more: str) -> str:
     strings = "".join(f'<string key="{key}" value="{value}"/>' for key, value in more.items())
-    return f'<event><string key="concept:name" value="{name}"/><date key="time:timestamp" value="{time}"/>{strings}</event>'
+    date = f'<date key="time:timestamp" value="{time}"/>'
+    return f'<event><string key="concept:name" value="{name}"/>{date}{strings}</event>'
 
 
 def xes_text(traces: dict[str, Sequence[str]], extra: str = "") -> str:
@@ -68,8 +70,6 @@ def imported(tmp_path: Path, content: str | bytes, name: str = "log.csv", **opti
 
 def sequences(tmp_path: Path) -> dict[str, tuple[str, ...]]:
     """Events by session of tmp_path/store.duckdb, through a frozen snapshot of everything."""
-    from auditlib.sessions.snapshot import Terms  # noqa: PLC0415
-
     with SessionStore.open(tmp_path / "store.duckdb", read_only=False) as store:
         everything = {row.session_id: "held-out" for row in store.keyed_sessions()}
         snapshot = store.freeze(Terms(("session",), 0.5, 0), everything)  # type: ignore[arg-type]
@@ -82,7 +82,8 @@ def ticket_store(tmp_path: Path, sessions: Iterable[tuple[str, str, str]], name:
     for number, (session, customers, assets) in enumerate(sessions):
         for step, (customer, asset) in enumerate(_pairs(customers.split("+"), assets.split("+"))):
             day, hour = divmod(number, 24)
-            rows.append(f"{session},{'open' if step == 0 else 'close'},2020-02-{day + 1:02d} {hour:02d}:{step:02d}:00,{customer},{asset}")
+            event, time = "close" if step else "open", f"2020-02-{day + 1:02d} {hour:02d}:{step:02d}:00"
+            rows.append(f"{session},{event},{time},{customer},{asset}")
     import_log(write(tmp_path / name, csv_text(rows)), tmp_path / "store.duckdb")
     return tmp_path / "store.duckdb"
 

@@ -12,12 +12,40 @@ from auditlib.sessions.manifest import ColumnMapping
 @pytest.mark.parametrize(
     ("columns", "session", "event", "time", "customer", "asset"),
     [
-        ("case:concept:name concept:name time:timestamp", "case:concept:name", "concept:name", "time:timestamp", None, None),
-        ("number incident_state sys_updated_at caller_id cmdb_ci", "number", "incident_state", "sys_updated_at", "caller_id", "cmdb_ci"),
-        ("documentkey fieldname oldvalue newvalue sys_created_on", "documentkey", "fieldname+newvalue", "sys_created_on", None, None),
+        (
+            "case:concept:name concept:name time:timestamp",
+            "case:concept:name",
+            "concept:name",
+            "time:timestamp",
+            None,
+            None,
+        ),
+        (
+            "number incident_state sys_updated_at caller_id cmdb_ci",
+            "number",
+            "incident_state",
+            "sys_updated_at",
+            "caller_id",
+            "cmdb_ci",
+        ),
+        (
+            "documentkey fieldname oldvalue newvalue sys_created_on",
+            "documentkey",
+            "fieldname+newvalue",
+            "sys_created_on",
+            None,
+            None,
+        ),
         ("key field fromString toString created reporter", "key", "field+toString", "created", "reporter", None),
         ("CaseID ActivityID CompleteTimestamp", "CaseID", "ActivityID", "CompleteTimestamp", None, None),
-        ("Case_ID Activity Complete-Timestamp Customer product", "Case_ID", "Activity", "Complete-Timestamp", "Customer", "product"),
+        (
+            "Case_ID Activity Complete-Timestamp Customer product",
+            "Case_ID",
+            "Activity",
+            "Complete-Timestamp",
+            "Customer",
+            "product",
+        ),
     ],
 )
 def test_usual_names_are_found_whatever_their_case_and_dashes(columns, session, event, time, customer, asset):
@@ -66,4 +94,6 @@ def test_a_column_that_later_rows_may_bring_is_let_through():
 
 
 def test_every_column_is_read_once():
-    assert ColumnMapping("a", ("b", "c"), "d", customer="a", asset=None, attributes=("b", "e")).columns() == tuple("abcde")
+    assert ColumnMapping("a", ("b", "c"), "d", customer="a", asset=None, attributes=("b", "e")).columns() == tuple(
+        "abcde"
+    )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from auditlib.errors import LogError
 from auditlib.sessions.importers import import_log, preview
+from auditlib.sessions.split import split
 from auditlib.sessions.store import SessionStore
 from tests.sessions.session_logs import HEADER, TICKETS, csv_text, gzipped, imported, sequences, write, zipped
 
@@ -74,7 +77,12 @@ def test_lines_are_counted_through_quoted_line_breaks_and_blank_lines(tmp_path):
 
 
 def test_sessions_that_lost_an_event_are_counted(tmp_path):
-    rows = [*TICKETS, "INC1,?,2020-01-01 10:00:00,Ann,srv1", "INC1,New,soon,Ann,srv1", ",New,2020-01-01 10:00:00,Ann,srv1"]
+    rows = [
+        *TICKETS,
+        "INC1,?,2020-01-01 10:00:00,Ann,srv1",
+        "INC1,New,soon,Ann,srv1",
+        ",New,2020-01-01 10:00:00,Ann,srv1",
+    ]
     manifest = imported(tmp_path, csv_text(rows))
     assert (manifest.rejects, manifest.rejected_sessions) == (3, 1)
 
@@ -123,7 +131,11 @@ def test_names_are_taken_as_they_are_with_commas_ampersands_spaces_and_control_c
         "nul,a\x00b,2020-01-01 10:00:00,Ann Lee,srv1",
     ]
     manifest = imported(tmp_path, csv_text(rows))
-    assert sequences(tmp_path) == {"Opened by  8": ("wait, & <b>see</b>",), "Opened by 8": ("bell\x07",), "nul": ("a\0b",)}
+    assert sequences(tmp_path) == {
+        "Opened by  8": ("wait, & <b>see</b>",),
+        "Opened by 8": ("bell\x07",),
+        "nul": ("a\0b",),
+    }
     assert "2 rows with control characters in the event" in manifest.notes
 
 
@@ -160,8 +172,6 @@ def test_session_attributes_are_the_first_value_and_changes_are_counted(tmp_path
     manifest = imported(tmp_path, text, mapping={"attributes": ("team", "contract")})
     assert manifest.changing == {"team": 1, "contract": 1}
     with SessionStore.open(tmp_path / "store.duckdb", read_only=False) as store:
-        from auditlib.sessions.split import split
-
         snapshot = split(store, held_out=0.5)
         attributes = {row.session_id: row.attributes for row in store.frozen(snapshot)}
     assert attributes == {"1": {"team": "x", "contract": "silver"}, "2": {}}
@@ -176,7 +186,11 @@ def test_session_attributes_are_the_first_value_and_changes_are_counted(tmp_path
         (csv_text(["INC1,New,?,Ann,srv1"]), "log.csv", "no usable event in 1 rows"),
         ("a,b\n1,2\n", "log.csv", "no column has a usual name for session, event, time"),
         (csv_text().encode("cp1252").replace(b"Ann", b"J\xfcrg"), "log.csv", "is not utf-8 text near line"),
-        (csv_text([*TICKETS, 'INC3,"New,2020-01-01 10:00:00,Ann,srv1']), "log.csv", "line 7: a quoted value never ends"),
+        (
+            csv_text([*TICKETS, 'INC3,"New,2020-01-01 10:00:00,Ann,srv1']),
+            "log.csv",
+            "line 7: a quoted value never ends",
+        ),
         (f'{HEADER}\nINC1,"{"x" * 200_000}",2020-01-01,a,b\n', "log.csv", "line 2: a quoted value never ends"),
         (b"x" * 5_000_000, "log.csv", "a line of more than 4,194,304 bytes"),
         (",".join("c" * 5000), "log.csv", "has 5000 columns"),
@@ -201,7 +215,9 @@ def test_another_encoding_is_read_when_it_is_named(tmp_path):
     assert manifest.encoding == "cp1252"
 
 
-@pytest.mark.parametrize("options", [{"encoding": "no such"}, {"encoding": "rot13"}, {"delimiter": ";;"}, {"format": "pdf"}])
+@pytest.mark.parametrize(
+    "options", [{"encoding": "no such"}, {"encoding": "rot13"}, {"delimiter": ";;"}, {"format": "pdf"}]
+)
 def test_options_that_make_no_sense_are_refused(tmp_path, options):
     with pytest.raises(LogError):
         imported(tmp_path, csv_text(), **options)
@@ -218,8 +234,6 @@ def test_a_preview_shows_columns_first_rows_and_the_guess_without_a_store(tmp_pa
 
 
 def test_a_missing_log_a_folder_and_a_pipe_are_refused(tmp_path):
-    import os
-
     os.mkfifo(tmp_path / "pipe.csv")
     for path in (tmp_path / "none.csv", tmp_path, tmp_path / "pipe.csv"):
         with pytest.raises(LogError):

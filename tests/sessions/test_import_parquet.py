@@ -22,7 +22,14 @@ def parquet(**columns):
 
 def log(times, **more):
     size = len(times)
-    return parquet(**{"case id": [n // 3 for n in range(size)], "activity": [f"e{n}" for n in range(size)], "timestamp": times, **more})
+    return parquet(
+        **{
+            "case id": [n // 3 for n in range(size)],
+            "activity": [f"e{n}" for n in range(size)],
+            "timestamp": times,
+            **more,
+        }
+    )
 
 
 MOMENTS = [datetime(2020, 1, 1, 10, 0, tzinfo=UTC) + timedelta(seconds=n) for n in range(6)]
@@ -74,7 +81,11 @@ def test_a_column_of_lists_only_tells_rows_apart(tmp_path):
         (b"PAR1" + b"\0" * 100, "log.parquet", "truncated or damaged"),
         (b"hello", "log.parquet", "truncated or damaged"),
         (gzipped(log(LOCAL)), "log.parquet.gz", "a packed Parquet file"),
-        (parquet(**{"case id": [[1]], "activity": ["a"], "timestamp": ["2020-01-01"]}), "log.parquet", "must hold one value"),
+        (
+            parquet(**{"case id": [[1]], "activity": ["a"], "timestamp": ["2020-01-01"]}),
+            "log.parquet",
+            "must hold one value",
+        ),
         (log(pa.array([b"\xff\xfe"] * 3)), "log.parquet", "truncated or damaged"),
         (log(pa.array([], pa.string())), "log.parquet", "no usable event in 0 rows"),
     ],

@@ -16,6 +16,8 @@ from auditlib.sessions.time_guess import TimeEvidence, instants, zone_named
 from auditlib.sessions.times import NO_OFFSET, named_format, offset_name, read_times
 from tests.sessions.session_logs import imported, times_csv
 
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001
+
 
 def settled(*texts):
     evidence = TimeEvidence()
@@ -29,7 +31,7 @@ def one_time(text, name):
     times = read_times(pa.array([text]), named_format(name))
     if not times.valid[0]:
         return None
-    clock = datetime(1970, 1, 1) + timedelta(microseconds=int(times.clock[0]))  # noqa: DTZ001
+    clock = EPOCH + timedelta(microseconds=int(times.clock[0]))
     return clock.isoformat(), offset_name(int(times.offset[0]))
 
 
@@ -90,11 +92,11 @@ def test_what_is_no_time_is_not_taken_for_one(text, name):
     assert one_time(text, name) is None
 
 
-@given(st.datetimes(datetime(1900, 1, 1), datetime(9998, 12, 31)), st.integers(-14 * 60, 14 * 60))
+@given(st.datetimes(EPOCH.replace(year=1900), EPOCH.replace(year=9998)), st.integers(-14 * 60, 14 * 60))
 def test_every_iso_time_survives_the_way_through_text(moment, minutes):
     times = read_times(pa.array([f"{moment.isoformat()}{offset_name(minutes)}"]), named_format("YYYY-MM-DD"))
     utc, exists, _ = instants(times, None)
-    expected = (moment - timedelta(minutes=minutes) - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+    expected = (moment - timedelta(minutes=minutes) - EPOCH) // timedelta(microseconds=1)
     assert (bool(exists[0]), int(utc[0])) == (True, expected)
 
 
@@ -129,10 +131,16 @@ def test_the_reason_names_the_row_that_settled_it():
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
-        (["5/2/2016", "6/2/2016"], "'5/2/2016' can be read as D/M/YYYY or as M/D/YYYY, and no row of the log settles it"),
+        (
+            ["5/2/2016", "6/2/2016"],
+            "'5/2/2016' can be read as D/M/YYYY or as M/D/YYYY, and no row of the log settles it",
+        ),
         (["1/2/16"], "no row of the log settles it"),
         (["31/12/16"], "can be read as D/M/YY or as YY/M/D"),
-        (["13/2/2016", "2/13/2016"], "contradicts itself: 1 rows can only be D/M/YYYY (such as '13/2/2016') and 1 only M/D/YYYY"),
+        (
+            ["13/2/2016", "2/13/2016"],
+            "contradicts itself: 1 rows can only be D/M/YYYY (such as '13/2/2016') and 1 only M/D/YYYY",
+        ),
         (["rubbish", "more"], "no known way to read times such as 'rubbish'"),
         (["2016-02-01"] * 10 + ["13/2/2016"] * 9, "written in two ways: 10 rows as YYYY-MM-DD and 9 rows as D/M/YYYY"),
     ],
@@ -152,7 +160,7 @@ def test_a_format_that_is_told_ends_the_doubt_and_rejects_what_is_written_otherw
 
 @pytest.mark.parametrize("name", ["%Q", "%d/%m", "%Y-%m-%d %Y", "Y-M", "", "%d/%m/%Y %"])
 def test_a_format_that_is_none_is_refused_with_those_that_are(name):
-    with pytest.raises(LogError, match="%Y|%d"):
+    with pytest.raises(LogError, match=r"%Y|%d"):
         named_format(name)
 
 
@@ -163,7 +171,7 @@ def test_a_pattern_is_never_read_as_a_regular_expression(pattern):
 
 def test_rows_with_and_without_a_zone_are_refused_until_a_zone_is_named(tmp_path):
     log = times_csv(["2016-07-01 12:00:00+00:00", "2016-07-01 12:00:00"])
-    with pytest.raises(LogError, match="1 rows state no time zone and others do .*--time-zone"):
+    with pytest.raises(LogError, match=r"1 rows state no time zone and others do .*--time-zone"):
         imported(tmp_path, log)
     manifest = imported(tmp_path, log, time_zone="Europe/Berlin")
     assert (manifest.first_time, manifest.last_time) == ("2016-07-01T10:00:00", "2016-07-01T12:00:00")

@@ -12,7 +12,10 @@ from tests.sessions.session_logs import gzipped, imported, sequences, write, xes
 TIMES = [f"2020-01-01T10:0{n}:00.000+00:00" for n in range(5)]
 SMALL = xes_text(
     {
-        "Case 1": [xes_event("Open &amp; wait", TIMES[0], customer="Ann"), xes_event("Close", TIMES[2], customer="Bob")],
+        "Case 1": [
+            xes_event("Open &amp; wait", TIMES[0], customer="Ann"),
+            xes_event("Close", TIMES[2], customer="Bob"),
+        ],
         "Case 2": [xes_event("Close", TIMES[4]), xes_event("Open &amp; wait", TIMES[3])],
     }
 )
@@ -52,7 +55,11 @@ def test_nested_attributes_lists_and_globals_are_not_taken_for_values(tmp_path):
     )
     inside = '<global scope="event"><string key="customer" value="__INVALID__"/></global>'
     text = xes_text({"1": [event]}).replace("<trace>", f"{inside}<trace>", 1)
-    assert preview(write(tmp_path / "log.xes", text)).head.columns == ("concept:name", "time:timestamp", "case:concept:name")
+    assert preview(write(tmp_path / "log.xes", text)).head.columns == (
+        "concept:name",
+        "time:timestamp",
+        "case:concept:name",
+    )
 
 
 def test_an_event_made_of_activity_and_lifecycle_is_asked_for_and_hinted_at(tmp_path):
@@ -130,5 +137,5 @@ def test_an_attribute_that_comes_late_can_be_named_and_one_that_never_comes_is_r
     manifest = imported(tmp_path, text, "log.xes", mapping={"attributes": ("vip",)})
     assert manifest.missing == {"vip": {"(absent)": 5500}}
     (tmp_path / "store.duckdb").unlink()
-    with pytest.raises(LogError, match="no event of log.xes has 'pet'"):
+    with pytest.raises(LogError, match=r"no event of log\.xes has 'pet'"):
         imported(tmp_path, text, "log.xes", mapping={"attributes": ("pet",)})
