@@ -46,6 +46,7 @@ def resolve(
     session, event or time is neither named nor guessed.
     """
     named = _named(columns, given)
+    # A role named as "" has no column, and is not guessed either.
     guessed = {role: found for role in _USUAL if role not in named and (found := _guess(columns, role))}
     chosen: dict[str, tuple[str, ...]] = dict.fromkeys(ROLES, ()) | guessed | named
     missing = [role for role in _REQUIRED if not chosen[role]]

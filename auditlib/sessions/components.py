@@ -93,4 +93,4 @@ def _root(parent: list[int], number: int) -> int:
 
 def _join(parent: list[int], one: int, other: int) -> None:
     low, high = sorted((_root(parent, one), _root(parent, other)))
-    parent[high] = low
+    parent[high] = low  # the smaller number becomes the root, which `components` relies on

@@ -68,6 +68,7 @@ class CsvLog:
                 remarks.count("blank lines")
         if ended and not piece.rejects:
             return None
+        # Over the whole row: columns that nobody maps still tell two rows apart.
         piece.row_hash = [hash(tuple(row)) for row in kept]
         # A list per column: slicing all rows once is quicker than building each row anew.
         piece.values = [list(map(itemgetter(place), kept)) for place in wanted]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from auditlib.errors import LogError
 from auditlib.progress import Progress, silent
-from auditlib.sessions import store_import
+from auditlib.sessions import store_import, store_stage
 from auditlib.sessions.columns import resolve
 from auditlib.sessions.csv_log import CsvLog
 from auditlib.sessions.log_file import LogFile, open_log
@@ -23,9 +23,9 @@ from auditlib.sessions.parquet_log import ParquetLog
 from auditlib.sessions.spool import Spool
 from auditlib.sessions.staging import JOINER, MISSING, Staging, spool_schema, twins
 from auditlib.sessions.store_file import rewriting
-from auditlib.sessions.store_import import REJECTED
+from auditlib.sessions.store_stage import REJECTED
+from auditlib.sessions.time_formats import named_format
 from auditlib.sessions.time_guess import zone_named
-from auditlib.sessions.times import named_format
 from auditlib.sessions.timing import Timing, stated_zones, timed_tables
 from auditlib.sessions.xes_log import XesLog
 
@@ -141,7 +141,7 @@ def _read(opened: _Opened, staging: Staging, progress: Progress) -> None:
     for piece in opened.reader.pieces(opened.mapping.columns(), staging.tally.remarks):
         staging.add(piece)
         progress(min(opened.file.position(), opened.file.size), opened.file.size, f"{staging.tally.rows} rows read")
-    opened.file.digest_again()
+    opened.file.digest_again()  # the manifest names the bytes that were read, not those that were there before
     _refuse_nothing(opened, staging, staging.tally.rows - sum(staging.tally.rejects.values()))
     for name in (opened.mapping.customer, opened.mapping.asset, *opened.mapping.attributes):
         absent = sum(staging.tally.missing.get(name or "", {}).values())
@@ -167,10 +167,11 @@ def _write(opened: _Opened, staged: _Staged, store: Path, progress: Progress) ->
     with rewriting(store) as connection:
         store_import.refuse_known_source(connection, opened.file.sha256)
         tables = timed_tables(staged.rows, staged.timing, staged.staging)
-        store_import.stage_events(connection, tables, attributes)
-        store_import.stage_rejects(connection, map(_table, staged.rejects.batches()))
+        store_stage.stage_events(connection, tables, attributes)
+        store_stage.stage_rejects(connection, map(_table, staged.rejects.batches()))
+        # Again, now that the times were read as well.
         _refuse_nothing(opened, staged.staging, staged.staging.tally.rows - sum(staged.staging.tally.rejects.values()))
-        store_import.refuse_known_sessions(connection)
+        store_stage.refuse_known_sessions(connection)
         import_id = store_import.next_import_id(connection)
         counts = store_import.settle(connection, import_id, attributes)
         manifest = _manifest(opened, staged, counts, zones, import_id)

@@ -102,6 +102,7 @@ def _peek(raw: BinaryIO, packed: str | None, source: str) -> tuple[str, bytes]:
 
 
 def _content(name: str, start: bytes, source: str) -> str:
+    # A name such as log.xes.gz has two endings, and the packing was told from the bytes already.
     endings = [ending.lower() for ending in PurePosixPath(name).suffixes if ending.lower() not in (".gz", ".zip")]
     if start[:4] == b"PAR1":
         return "parquet"

@@ -66,5 +66,6 @@ def _texts(column: pa.Array) -> list[str | None]:
     """Values as text; those of nested types only serve to tell rows apart."""
     if pa.types.is_nested(column.type):
         return [None if value is None else repr(value) for value in column.to_pylist()]
+    # As text, typed times go the same way as written ones, with the same checks.
     texts: list[str | None] = column.cast(pa.string()).to_pylist()
     return texts

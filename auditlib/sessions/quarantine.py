@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from auditlib.sessions.components import Keyed, key_values
 from auditlib.sessions.snapshot import Side
 
+# More starts find slightly better splits; these take about a second for 25,000 sessions.
 _STARTS = 24
 _THRESHOLDS = np.linspace(0.0, 0.98, 50)
 # How far the share that is reached may lie from the share that was asked, as a part of the latter.

@@ -63,6 +63,7 @@ def _chronological(rows: Sequence[KeyedSession], groups: Components, terms: Term
     last = np.full(len(groups.sizes), -1)
     np.minimum.at(first, groups.label, place)
     np.maximum.at(last, groups.label, place)
+    # A component crosses the cuts between its first and its last session; sums of +1 and -1 count them all at once.
     crossing = np.zeros(len(rows) + 1, np.int64)  # components that a cut before this place would tear apart
     np.add.at(crossing, first + 1, 1)
     np.add.at(crossing, last + 1, -1)

@@ -93,6 +93,7 @@ def _checked_terms(by: Sequence[str], held_out: float, seed: int, *, chronologic
         raise StoreError(f"cannot split by {', '.join(unknown)}; the keys are some of {', '.join(KEYS)}, as a list")
     if not 0 < held_out < 1:
         raise StoreError(f"the held-out share is {held_out}, it must lie between 0 and 1, such as 0.2")
+    # One order whatever was typed, because the terms are part of the digest.
     chosen = tuple(key for key in KEYS if key in by or key == "session")
     return Terms(chosen, float(held_out), int(seed), chronological, quarantine)
 

@@ -12,9 +12,9 @@ from auditlib.errors import LogError
 from auditlib.sessions.log_rows import LONGEST_VALUE, Piece, Remarks, shown
 from auditlib.sessions.manifest import ColumnMapping, Reject
 from auditlib.sessions.spool import Spool
-from auditlib.sessions.store_import import REJECTED, STAGED
+from auditlib.sessions.store_stage import REJECTED, STAGED
+from auditlib.sessions.time_formats import TimeFormat
 from auditlib.sessions.time_guess import TimeEvidence
-from auditlib.sessions.times import TimeFormat
 
 JOINER = "+"
 # What exporters write where there is no value; compared without the spaces around it.
@@ -126,6 +126,7 @@ class Staging:
         """One name per row; LogError when the joiner would make one name of two different events."""
         if len(parts) == 1:
             return parts[0]
+        # A missing part makes the whole name null; such rows are rejects anyway.
         names = pc.binary_join_element_wise(*parts, JOINER)
         for name, *values in set(zip(*(one.to_pylist() for one in (names, *parts)), strict=True)):
             known = self._joined_from.setdefault(name, tuple(values)) if name is not None else tuple(values)

@@ -65,6 +65,7 @@ def transitions(
 ) -> tuple[Transition, ...]:
     """Every pair that occurs with its count, sorted by names, start and end last."""
     query, values = _sequences(snapshot, side)
+    # Place 0 of a list is null, and so is the place after its last: they stand for the start and the end.
     found = rows(
         cursor,
         "select pair[1], pair[2], count(*) from (select unnest(list_transform(range(len(events) + 1), "  # noqa: S608

@@ -60,7 +60,7 @@ def rewriting(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
                 connection.execute("checkpoint store")
             finally:
                 connection.close()
-            _replace(copy, path)
+            _replace(copy, path)  # inside the lock, or a second writer could copy the old store meanwhile
     except (OSError, duckdb.Error) as error:
         raise StoreError(f"{path.name} could not be changed, and was left as it was: {error}") from error
 
@@ -74,7 +74,7 @@ def _copied(path: Path, copy: Path) -> duckdb.DuckDBPyConnection:
     connection = _connect(copy, f"storage_version '{_STORAGE}'" if fresh else "read_write")
     connection.execute(f"set temp_directory = {_quoted(copy.with_name('spill'))}")
     connection.execute(f"set memory_limit = '{_WRITER_MEMORY}'")
-    connection.execute("set preserve_insertion_order = false")
+    connection.execute("set preserve_insertion_order = false")  # costs memory, and every query says its order
     if fresh:
         create_layout(connection)
     _lock_down(connection)
@@ -86,7 +86,7 @@ def _connect(path: Path, option: str) -> duckdb.DuckDBPyConnection:
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "python_enable_replacements": "false",  # no Python variable is ever taken for a table
-        "temp_directory": "",
+        "temp_directory": "",  # else a large query would spill into the folder that the process was started in
     }
     connection = duckdb.connect(":memory:", config=settings)
     try:

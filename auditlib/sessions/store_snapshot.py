@@ -80,6 +80,7 @@ def freeze(
     _copy(connection, number, sides)
     frozen_rows = list(_read(connection.cursor(), number, None, None))
     digest = content_digest(terms, frozen_rows)
+    # The digest is known only once the rows are there, so an equal snapshot is found after copying.
     for snapshot in snapshots(connection):
         if snapshot.digest == digest:
             connection.execute("delete from store.main.frozen where snapshot_no = ?", [number])

@@ -8,10 +8,12 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from auditlib.errors import LogError
-from auditlib.sessions.times import FORMATS, NO_OFFSET, TimeFormat, Times, layout_of, read_times
+from auditlib.sessions.time_formats import FORMATS, TimeFormat
+from auditlib.sessions.times import NO_OFFSET, Times, layout_of, read_times
 
 # A second way of writing times that makes up more than this of the rows is no dirt but a mixture.
 _DIRT = 0.05
@@ -44,7 +46,8 @@ class TimeEvidence:
 
     def add(self, texts: pa.Array) -> None:
         """Take in the texts of a piece (no nulls)."""
-        coded = texts.dictionary_encode()
+        # Many rows share a minute, so each text is read once and the result is spread over its rows.
+        coded = pc.utf8_trim_whitespace(texts).dictionary_encode()
         place = np.asarray(coded.indices)
         counts = np.bincount(place, minlength=len(coded.dictionary))
         for layout in dict.fromkeys(form.layout for form in self._forms):
@@ -99,6 +102,7 @@ class TimeEvidence:
             )
         best = found[0]
         for rival in found[1:]:
+            # Only readings of one layout can disagree about a text; other layouts read other rows.
             if (best, rival) in self._pairs:
                 self._refuse_doubt(best, rival)
             elif self._read[rival] > _DIRT * sum(self._sizes):
@@ -112,7 +116,7 @@ class TimeEvidence:
     def _refuse_doubt(self, best: str, rival: str) -> None:
         ours, theirs = self._pairs[best, rival], self._pairs[rival, best]
         if not ours.differs and not theirs.alone:
-            return
+            return  # wherever both can read a text, they mean the same moment
         if theirs.alone:
             raise LogError(
                 f"the order of day and month contradicts itself: {ours.alone} rows can only be {best} (such as "

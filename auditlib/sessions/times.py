@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from auditlib.errors import LogError
+from auditlib.sessions.time_formats import LAYOUTS, TimeFormat
 
 NO_OFFSET = -(2**15)
 # Exporters write years such as 0001 for "never"; no event log is that old.
@@ -24,35 +24,6 @@ _MONTHS = (
     *("july", "august", "september", "october", "november", "december"),
 )
 _MONTH_NAMES = pa.array([*(name[:3] for name in _MONTHS), *_MONTHS, "sept"])
-_CLOCK = (
-    r"(?:[T ,]+(?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2})(?:[.,](?P<f>\d{1,9}))?)?(?: ?(?P<p>[AaPp][Mm]))?)?"
-    r"(?: ?(?P<z>Z|z|UTC|GMT|[+-]\d{2}(?::?\d{2})?))?$"
-)
-# Layouts name the three parts of a date by place, because the same layout may be read in several orders.
-_LAYOUTS = {
-    "year first": r"^(?P<x>\d{4})[-/.](?P<y>\d{1,2})[-/.](?P<w>\d{1,2})" + _CLOCK,
-    "year last": r"^(?P<x>\d{1,2})[-/.](?P<y>\d{1,2})[-/.](?P<w>\d{4})" + _CLOCK,
-    "short year": r"^(?P<x>\d{1,2})[-/.](?P<y>\d{1,2})[-/.](?P<w>\d{2})" + _CLOCK,
-    "named month": r"^(?P<x>\d{1,2})[-/. ](?P<y>[A-Za-z]{3,9})[-/., ]{1,2}(?P<w>\d{4}|\d{2})" + _CLOCK,
-    "named month first": r"^(?P<x>[A-Za-z]{3,9})[. ]{1,2}(?P<y>\d{1,2}),? (?P<w>\d{4})" + _CLOCK,
-    "seconds": r"^(?P<x>\d{9,10}(?:\.\d{1,9})?)$",
-    "milliseconds": r"^(?P<x>\d{12,13})$",
-}
-_DIRECTIVES = {
-    "Y": r"(?P<Y>\d{4})", "y": r"(?P<Y>\d{2})", "m": r"(?P<m>\d{1,2})", "d": r"(?P<d>\d{1,2})",
-    "b": r"(?P<b>[A-Za-z]{3,9})", "B": r"(?P<b>[A-Za-z]{3,9})", "H": r"(?P<H>\d{1,2})", "I": r"(?P<H>\d{1,2})",
-    "M": r"(?P<M>\d{1,2})", "S": r"(?P<S>\d{1,2})", "f": r"(?P<f>\d{1,9})", "p": r"(?P<p>[AaPp][Mm])",
-    "z": r"(?P<z>Z|z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)", "%": "%",
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class TimeFormat:
-    """How times are written: a layout, and which part of the date (Y, m, d, b) stands at its places x, y, w."""
-
-    name: str
-    layout: str
-    parts: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,60 +54,9 @@ class Times:
         )
 
 
-FORMATS = (
-    TimeFormat("YYYY-MM-DD", "year first", {"x": "Y", "y": "m", "w": "d"}),
-    TimeFormat("D/M/YYYY", "year last", {"x": "d", "y": "m", "w": "Y"}),
-    TimeFormat("M/D/YYYY", "year last", {"x": "m", "y": "d", "w": "Y"}),
-    TimeFormat("D/M/YY", "short year", {"x": "d", "y": "m", "w": "Y"}),
-    TimeFormat("M/D/YY", "short year", {"x": "m", "y": "d", "w": "Y"}),
-    TimeFormat("YY/M/D", "short year", {"x": "Y", "y": "m", "w": "d"}),
-    TimeFormat("D Mon YYYY", "named month", {"x": "d", "y": "b", "w": "Y"}),
-    TimeFormat("Mon D, YYYY", "named month first", {"x": "b", "y": "d", "w": "Y"}),
-    TimeFormat("epoch seconds", "seconds", {"x": "s"}),
-    TimeFormat("epoch milliseconds", "milliseconds", {"x": "ms"}),
-)
-
-
-def named_format(text: str) -> TimeFormat:
-    """The format of that name (D/M/YYYY and the like, separators and case do not matter) or of that strptime pattern.
-
-    LogError for anything else, with the names that are known.
-    """
-    if "%" in text:
-        return TimeFormat(text, _pattern(text), {})
-    wanted = _simplified(text)
-    for known in FORMATS:
-        if _simplified(known.name) == wanted:
-            return known
-    names = ", ".join(known.name for known in FORMATS)
-    raise LogError(f"unknown time format {text!r}; give one of {names}, or a pattern such as %d/%m/%Y %H:%M")
-
-
-def _simplified(name: str) -> str:
-    letters = re.sub(r"[-/., ]+", "/", name.strip().upper())
-    return letters.replace("DD", "D").replace("MM", "M")
-
-
-def _pattern(text: str) -> str:
-    """A strptime pattern as a regular expression with one group per directive."""
-    seen: set[str] = set()
-    parts = ["^"]
-    for literal, directive in re.findall(r"([^%]+)|%(.?)", text):
-        if literal:
-            parts.append(re.sub(r"(\W)", r"\\\1", literal))
-            continue
-        if directive not in _DIRECTIVES or directive in seen:
-            raise LogError(f"the time format {text!r} has %{directive} twice or unknown; use %{' %'.join(_DIRECTIVES)}")
-        seen.add(directive)
-        parts.append(_DIRECTIVES[directive])
-    if not (seen & {"Y", "y"} and seen & {"m", "b", "B"} and "d" in seen):
-        raise LogError(f"the time format {text!r} names no full date; it needs %Y, %m and %d")
-    return "".join([*parts, "$"])
-
-
 def layout_of(texts: pa.Array, layout: str) -> dict[str, pa.Array]:
     """The parts of each text under a layout (its name or its regular expression), null where it does not fit."""
-    pattern = _LAYOUTS.get(layout, layout)
+    pattern = LAYOUTS.get(layout, layout)
     try:
         found = pc.extract_regex(texts, pattern)
     except pa.ArrowInvalid as error:
@@ -154,8 +74,10 @@ def read_times(texts: pa.Array, form: TimeFormat, parts: dict[str, pa.Array] | N
     if "s" in fields or "ms" in fields:
         return _epoch(fields, fits)
     year, month, day = _number(fields, "Y"), _month(fields), _number(fields, "d")
+    # Two digits stand for 1969 to 2068, as POSIX has it.
     year = np.where(year < 69, year + 2000, np.where(year < 100, year + 1900, year)) if _short(form) else year
     fits = fits & (year >= FIRST_YEAR) & (month >= 1) & (month <= 12)
+    # numpy knows the calendar: a month as a number, its first day, and the first day of the next.
     since = np.where(fits, (year - 1970) * 12 + month - 1, 0).astype("datetime64[M]")
     first = since.astype("datetime64[D]").astype(np.int64)
     length = (since + 1).astype("datetime64[D]").astype(np.int64) - first

@@ -14,8 +14,9 @@ from auditlib.errors import LogError
 from auditlib.sessions.manifest import Reject
 from auditlib.sessions.spool import Spool
 from auditlib.sessions.staging import Staging
+from auditlib.sessions.time_formats import TimeFormat
 from auditlib.sessions.time_guess import instants
-from auditlib.sessions.times import FIRST_YEAR, NO_OFFSET, TimeFormat, Times, offset_name
+from auditlib.sessions.times import FIRST_YEAR, NO_OFFSET, Times, offset_name
 
 
 @dataclass(frozen=True, slots=True)

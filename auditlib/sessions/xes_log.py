@@ -63,6 +63,7 @@ def _parsed(log: LogFile, handler: _Handler) -> Iterator[None]:
             chunk = stream.read(_CHUNK)
             _feed(parser, chunk, log.source)
             fed += len(chunk)
+            # expat keeps a tag in memory until it ends, and one that never ends would fill it.
             if fed - parser.CurrentByteIndex > _LONGEST_TAG:
                 raise LogError(f"{log.source}, line {parser.CurrentLineNumber}: a tag of over {_LONGEST_TAG:,} bytes")
             yield
@@ -189,6 +190,7 @@ class _Handler:
         self._names.add(name or "")
         if not self._waiting:
             self._remarks.count("traces without events")
+        # Trace attributes win over event attributes of the same prefixed name, which pm4py sometimes writes.
         prefixed = {TRACE + key: value for key, value in trace.items()}
         for line, event in self._waiting:
             row = {**event, **prefixed}

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from auditlib.errors import LogError
 from auditlib.sessions.store import SessionStore
+from auditlib.sessions.time_formats import named_format
 from auditlib.sessions.time_guess import TimeEvidence, instants, zone_named
-from auditlib.sessions.times import NO_OFFSET, named_format, offset_name, read_times
+from auditlib.sessions.times import NO_OFFSET, offset_name, read_times
 from tests.sessions.session_logs import imported, times_csv
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001
