@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pandas as pd
 import pytest
 
 from auditlib.decoders.revision import open_revision
@@ -62,8 +63,6 @@ def test_closed_then_assigned_is_named_with_the_rule_that_it_breaks(demo_store, 
     policy.write_text(json.dumps(UNMASKED))
     revision = revision_with(tmp_path / "reassigns", "reassigns")
     _, report = audit(demo_store, revision, tmp_path, "--audits", "decoding policy", "--policy", str(policy))
-    import pandas as pd
-
     table = pd.read_parquet(tmp_path / "runs" / report["run"] / "tables" / "decoding_policy.sequences.parquet")
     broken = table[table["proposed"] & table["first_wrong"].notna()]
     assert len(broken)
