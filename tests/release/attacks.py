@@ -496,6 +496,12 @@ def a_verdict_with_one_in_between_kept_back(world):
 
 
 @attack("replayed")
+def a_verdict_that_skips_a_number(world):
+    data, trust, _ = resigned(world, said("predicate/sequence", 3))
+    return data, trust, {"previous": world.older}
+
+
+@attack("replayed")
 def a_verdict_of_another_line(world):
     twin = world.document
     twin["predicate"]["run"] = "another run"
@@ -569,6 +575,14 @@ def an_artifact_that_the_verdict_does_not_name(world):
     document = world.document
     document["subject"] = [one for one in document["subject"] if not one["name"].startswith("artifact/")]
     return signed(canonical(document), "ada"), trusted("ada"), {"artifact": world.artifact}
+
+
+@attack("wrong artifact")
+def an_empty_artifact_where_the_verdict_names_none(world):
+    document = world.document
+    document["subject"] = [one for one in document["subject"] if not one["name"].startswith("artifact/")]
+    (world.root / "empty").mkdir()
+    return signed(canonical(document), "ada"), trusted("ada"), {"artifact": world.root / "empty"}
 
 
 @attack("wrong artifact")
