@@ -24,7 +24,7 @@ class PlainCache:
 
 
 class Plain:
-    """Learned positions, no normalisation tricks, masks as tensors; the cache grows by concatenation and keeps padding."""
+    """Learned positions and masks as tensors; the cache grows by concatenation and keeps padding."""
 
     def __init__(
         self,
@@ -190,5 +190,3 @@ class Open(Plain):
         self, events: Tensor, valid: Tensor, cache: PlainCache, alter: Alter | None
     ) -> tuple[Tensor, PlainCache]:
         return self.extend_with(events, valid, cache, alter)
-
-

@@ -39,7 +39,7 @@ def load_precise(subject: Subject, watch: Watch) -> Precise:
     if logits.dtype != torch.float64:
         return Precise(None, f"asked for float64, the decoder answers in {logits.dtype}")
     if bool((logits.float().double() == logits).all()):
-        return Precise(None, "the float64 logits are float32 numbers: the decoder computes in a coarser dtype")
+        return Precise(None, "the float64 logits are all float32 numbers: it seems to compute in a coarser dtype")
     return Precise(decoder)
 
 
