@@ -1,18 +1,18 @@
-"""Verbs on runs: audit, report."""
+"""Verbs on runs: audit, report.
+
+What loads torch or plotly is imported inside the verbs: the others should answer at once.
+"""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from auditlib.audits.device import NAMES_OF_DTYPES
 from auditlib.cli.output import ProgressLine, add_json_option, emit, say, table
 from auditlib.files import write_whole
-from auditlib.runs.execute import AuditRequest, run_audits
 from auditlib.runs.folder import Run, open_run
 from auditlib.views.junit import to_junit
 from auditlib.views.markdown import to_markdown
-from auditlib.views.report import to_html
 from auditlib.views.summary import headline
 from auditlib.views.text import number
 
@@ -29,7 +29,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     audit.add_argument("--policy", type=Path, metavar="FILE", help="decoding settings and limits (default: built in)")
     audit.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go")
     audit.add_argument("--device", default="cpu")
-    audit.add_argument("--dtype", default="float32", choices=sorted(NAMES_OF_DTYPES))
+    audit.add_argument("--dtype", default="float32", help="float32, bfloat16 or float64")
     audit.add_argument("--seed", type=int, default=0)
     audit.add_argument("--engine", default="local", choices=["local"])
     audit.add_argument(
@@ -48,6 +48,10 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def _audit(options: argparse.Namespace) -> int:
     """Run the audits; every kind of evidence is written before the exit code is decided."""
+    from auditlib.audits.device import settle_threads  # noqa: PLC0415
+    from auditlib.runs.execute import AuditRequest, run_audits  # noqa: PLC0415
+
+    settle_threads()
     names = (
         None if options.audits is None else tuple(name.strip() for name in options.audits.split(",") if name.strip())
     )
@@ -101,6 +105,8 @@ def _write_evidence(options: argparse.Namespace, run: Run) -> None:
 
 def _report(options: argparse.Namespace) -> int:
     """Write the HTML report of a run."""
+    from auditlib.views.report import to_html  # noqa: PLC0415
+
     run = open_run(options.run_folder)
     run.verify()
     content = to_html(run).encode()

@@ -1,18 +1,20 @@
-"""Verbs on revisions: train, register, demo."""
+"""Verbs on revisions: train, register, demo.
+
+What loads torch is imported inside the verbs: asking for help, or for another verb, should not wait for it.
+"""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from auditlib.cli.output import ProgressLine, add_json_option, emit, say, table
-from auditlib.decoders.revision import open_revision
-from auditlib.decoders.training_plan import TrainingPlan
-from auditlib.demo.build import ensure_demo
-from auditlib.demo.rebuild import rebuild
 from auditlib.errors import InputError
-from auditlib.runs.train import TrainReport, TrainRequest, train_revision
 from auditlib.sessions.store import SessionStore
+
+if TYPE_CHECKING:
+    from auditlib.runs.train import TrainReport
 
 _SHAPE = ("width", "layers", "heads", "context_length", "positions", "normalisation", "dropout")
 _PLAN = ("epochs", "sessions", "learning_rate", "patience", "seed", "seconds")
@@ -52,6 +54,11 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def _train(options: argparse.Namespace) -> int:
     """Train, and print how the decoder does on held-out sessions."""
+    from auditlib.audits.device import settle_threads  # noqa: PLC0415
+    from auditlib.decoders.training_plan import TrainingPlan  # noqa: PLC0415
+    from auditlib.runs.train import TrainRequest, train_revision  # noqa: PLC0415
+
+    settle_threads()
     given = {name: getattr(options, name) for name in (*_SHAPE, *_PLAN) if getattr(options, name) is not None}
     request = TrainRequest(
         options.store,
@@ -96,6 +103,8 @@ def _in_words(report: TrainReport) -> str:
 
 def _register(options: argparse.Namespace) -> int:
     """Check a revision whole and note it."""
+    from auditlib.decoders.revision import open_revision  # noqa: PLC0415
+
     revision = open_revision(options.folder)
     with SessionStore.open(options.store, read_only=False) as store:
         store.add_revision(revision.manifest.name, options.folder.absolute(), revision.digest)
@@ -106,6 +115,11 @@ def _register(options: argparse.Namespace) -> int:
 
 def _demo(options: argparse.Namespace) -> int:
     """Make the demo, or first what it ships with."""
+    from auditlib.audits.device import settle_threads  # noqa: PLC0415
+    from auditlib.demo.build import ensure_demo  # noqa: PLC0415
+    from auditlib.demo.rebuild import rebuild  # noqa: PLC0415
+
+    settle_threads()
     progress = ProgressLine()
     try:
         if options.rebuild:
