@@ -66,8 +66,10 @@ class CsvLog:
                 piece.rejects.append(Reject(line, _at(row, wanted[0]), reason, shown(row)))
             else:
                 remarks.count("blank lines")
-        if ended and not piece.rejects:
-            return None
+        if not kept and not piece.rejects:
+            if ended:
+                return None
+            raise LogError(f"{self._log.source} has {PIECE:,} blank lines in a row; it is no event log")
         # Over the whole row: columns that nobody maps still tell two rows apart.
         piece.row_hash = [hash(tuple(row)) for row in kept]
         # A list per column: slicing all rows once is quicker than building each row anew.

@@ -25,7 +25,7 @@ _ENDINGS = {
 }
 # Text never shrinks further than this by deflate unless it was made to; real logs reach 50.
 _MOST_RATIO = 250
-_RATIO_COUNTS_FROM = 16 * 2**20
+_RATIO_COUNTS_FROM = 4 * 2**20
 _BUFFER = 2**18
 
 
