@@ -48,7 +48,18 @@ def load_event_gpt(source: Source) -> Decoder:
     return EventGpt(module_from(config, tensors, source.device, source.dtype))
 
 
-ADAPTERS: dict[str, Callable[[Source], Decoder]] = {"event_gpt": load_event_gpt}
+def _later(place: str) -> Callable[[Source], Decoder]:
+    """The loader at `module:function`, imported only when a revision names it: its packages are optional."""
+    module, _, function = place.partition(":")
+    return lambda source: getattr(importlib.import_module(module), function)(source)  # type: ignore[no-any-return]
+
+
+ADAPTERS: dict[str, Callable[[Source], Decoder]] = {
+    "event_gpt": load_event_gpt,
+    "transformers": _later("auditlib.decoders.transformers:load_transformers"),
+    "onnx": _later("auditlib.decoders.onnx:load_onnx"),
+    "paired": _later("auditlib.decoders.paired:load_paired"),
+}
 
 
 def load(name: str, source: Source, *, allow_code: bool) -> Decoder:

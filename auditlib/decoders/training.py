@@ -39,9 +39,10 @@ def train(
     """Weights that predict the next event of `rows` (ids from start to end); only training rows belong in here.
 
     One row in `plan.validate_every` is kept apart to stop early and to choose the weights. With `checkpoint` the
-    state is written there after every validation; a later call with the same arguments goes on from it and ends with
-    the same bits as if it had never been interrupted, given as many threads. Raises DecoderError for rows that the config cannot hold, or a
-    checkpoint of another training; whatever `progress` raises passes through.
+    state is written there after every validation; a later call with the same arguments and as many threads goes on
+    from it and ends with the same bits as if it had never been interrupted. The file is the caller's to remove.
+    Raises DecoderError for rows that the config cannot hold, or a checkpoint of another training; whatever `progress`
+    raises passes through.
     """
     training = _Training(rows, config, plan or TrainingPlan())
     state = State.start(flatten(fresh_tensors(config, training.plan.seed)))

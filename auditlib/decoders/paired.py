@@ -1,0 +1,131 @@
+"""Adapter `paired`: the full path of one decoder against the cached path of another, both from one revision folder.
+
+This asks the question of a deployment: does what serves (another runtime, other weights, another cache) give what the
+reference gives? Each half names its adapter and config, and which listed file stands for which one it asks for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from auditlib.decoders.capabilities import Differentiable, Fingerprinted, Inspectable
+from auditlib.decoders.protocol import Decoder
+from auditlib.errors import DecoderError, RevisionError
+from auditlib.events.documents import Entry
+
+if TYPE_CHECKING:
+    from auditlib.decoders.adapters import Source
+
+HALVES = ("full", "cached")
+_DOMAIN = b"prefixgate paired decoder 1"
+
+
+class PairedDecoder:
+    """Contract 1 with `full` from `reference` and everything cached from `deployed`; both read the same events."""
+
+    def __init__(self, reference: Decoder, deployed: Decoder) -> None:
+        self.reference = reference
+        self.deployed = deployed
+        self.vocabulary_size = deployed.vocabulary_size
+        self.context_length = deployed.context_length
+        for name in ("vocabulary_size", "context_length"):
+            if getattr(reference, name) != getattr(deployed, name):
+                raise DecoderError(
+                    f"paired: {name} is {getattr(reference, name)} for the full path, {getattr(deployed, name)} for "
+                    "the cached one; pair decoders of one shape"
+                )
+        self.dtype: torch.dtype = getattr(deployed, "dtype", torch.float32)
+        self.device: torch.device = getattr(deployed, "device", torch.device("cpu"))
+        self.positions: str = getattr(deployed, "positions", "its own")
+        self.revision = self.fingerprint()
+
+    @property
+    def module(self) -> Any:
+        """The module that serves, where it has one that can be seen."""
+        return getattr(self.deployed, "module", None)
+
+    def fingerprint(self) -> str:
+        """`sha256:<hex>` over the names of both halves' weights as they are now."""
+        digest = hashlib.sha256(_DOMAIN)
+        for half in (self.reference, self.deployed):
+            name = half.fingerprint() if isinstance(half, Fingerprinted) else half.revision
+            digest.update(len(name.encode()).to_bytes(8, "big") + name.encode())
+        return f"sha256:{digest.hexdigest()}"
+
+    def full(self, events: Tensor, valid: Tensor) -> Tensor:
+        """Logits [B, T, V] of the reference."""
+        return self.reference.full(events, valid)
+
+    def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
+        """Logits [B, V] and the cache of what is deployed."""
+        return self.deployed.prefill(events, valid)
+
+    def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """Logits [B, K, V] and the new cache of what is deployed."""
+        return self.deployed.extend(events, valid, cache)
+
+    def reorder(self, cache: Any, parents: Tensor) -> Any:
+        """Cache of what is deployed, with its rows in another order."""
+        return self.deployed.reorder(cache, parents)
+
+    def cache_bytes(self, cache: Any) -> int:
+        """Bytes that the cache of what is deployed holds."""
+        return self.deployed.cache_bytes(cache)
+
+    def stored(self, cache: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys, values and lengths of what is deployed; DecoderError when it does not show them."""
+        if not isinstance(self.deployed, Inspectable):
+            raise DecoderError("paired: what is deployed does not show its stored keys and values")
+        return self.deployed.stored(cache)
+
+    def embed(self, events: Tensor) -> Tensor:
+        """Embeddings [B, T, W] of the reference; DecoderError when it offers none."""
+        return self._differentiable().embed(events)
+
+    def full_from_embeddings(self, embeddings: Tensor, valid: Tensor) -> Tensor:
+        """Logits [B, T, V] of the reference from embeddings; DecoderError when it offers none."""
+        return self._differentiable().full_from_embeddings(embeddings, valid)
+
+    def _differentiable(self) -> Differentiable:
+        if not isinstance(self.reference, Differentiable):
+            raise DecoderError("paired: the reference cannot be run from embeddings")
+        return self.reference
+
+
+def load_paired(source: Source) -> PairedDecoder:
+    """Both halves of a revision's config `{"full": HALF, "cached": HALF}`.
+
+    A HALF is `{"decoder": name of a built-in adapter, "config": {…}, "files": {file it asks for: file in the folder}}`.
+    RevisionError for a half that is code or a pair itself.
+    """
+    entries = Entry(dict(source.config), str(source.folder / "revision.json"), RevisionError, "config").members(HALVES)
+    reference, deployed = (_half(source, entries[name]) for name in HALVES)
+    return PairedDecoder(reference, deployed)
+
+
+def _half(source: Source, entry: Entry) -> Decoder:
+    from auditlib.decoders.adapters import ADAPTERS  # noqa: PLC0415 - the table names this module
+
+    members = entry.members(("decoder", "config"), ("files",))
+    name = members["decoder"].text()
+    if name == "paired" or name not in ADAPTERS:
+        known = ", ".join(sorted(set(ADAPTERS) - {"paired"}))
+        members["decoder"].refuse(f"a half is one of {known}; code can pair decoders itself by PairedDecoder")
+    config = {key: value.value for key, value in members["config"].mapping().items()}
+    names = _names(members["files"]) if "files" in members else {}
+
+    def read(asked: str, most: int) -> bytes:
+        """Bytes of the listed file that stands for the one asked for; its digest is checked as that of any file."""
+        return source.read(names.get(asked, asked), most)
+
+    return ADAPTERS[name](replace(source, config=config, read=read))
+
+
+def _names(entry: Entry) -> Mapping[str, str]:
+    return {asked: value.text() for asked, value in entry.mapping().items()}
