@@ -16,7 +16,7 @@ if not here.entries:
 for entry in here.entries:
     parts_board.card(here, entry)
 
-st.header("Chosen revision", help=TERMS["snapshot"])
+st.header(parts_board.chosen_title(here), help=TERMS["run"], anchor=False)
 run = parts.need_run(here)
 parts_jobs.audit_buttons(here)
 parts_board.facts(run)

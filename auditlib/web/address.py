@@ -67,8 +67,10 @@ def _follow(name: str, options: Sequence[str], default: str | None) -> None:
         put(**{name: None})
 
 
-def go(**values: str) -> None:
-    """Show the page anew as if a link with these values had been followed."""
+def visit(**values: str) -> None:
+    """Put values into the address as a link would, so that the next run follows them; for callbacks of buttons.
+
+    A page link cannot do this on the page that it leads to: Streamlit makes such a link inert.
+    """
     for name, text in values.items():
         st.query_params[name] = text
-    st.rerun()

@@ -14,7 +14,7 @@ from auditlib.runs.folder import Run, checks_of_all_runs
 from auditlib.views.summary import headline
 from auditlib.views.text import in_markdown, safe
 from auditlib.views.worst import worst
-from auditlib.web import state
+from auditlib.web import address, parts_jobs, state
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.exports import downloads
 from auditlib.web.text import BADGES, MARKS, check_row, short
@@ -33,7 +33,7 @@ def card(here: state.Selection, entry: Entry) -> None:
         head.badge(words, color=colour, icon=icon)  # type: ignore[arg-type]
         head.caption(f"`{short(entry.digest)}`", width="content", help="First digits of the revision's digest.")
         if entry.run is None:
-            st.text("Nothing has been measured yet. Choose it, then run all audits.")
+            st.text("Nothing has been measured yet, and what was not measured is a no.")
         else:
             st.text(_sentence(entry.run))
             _stale_marks(entry, entry.run, here.latest)
@@ -48,6 +48,11 @@ def decision(run: Run) -> None:
         colour, icon = _DECISION.get(answer, _DECISION["blocked"])
         row.badge(f"{in_markdown(name, 60)}: {answer}", color=colour, icon=icon)  # type: ignore[arg-type]
     st.caption(f"Falls back to: {in_markdown(said['fallback'], 80)}")
+
+
+def chosen_title(here: state.Selection) -> str:
+    """Heading over the checks of the chosen revision."""
+    return f"Checks of {in_markdown(here.entry.name, 80)}" if here.entry else "Checks"
 
 
 def facts(run: Run) -> None:
@@ -99,9 +104,18 @@ def _stale_marks(entry: Entry, run: Run, latest: str | None) -> None:
 def _card_links(here: state.Selection, entry: Entry) -> None:
     """Links from a card to its checks, its worst session and its verdict."""
     there = replace(here, entry=entry, run=entry.run)
-    row = st.container(horizontal=True)
-    row.page_link("pages/board.py", label="Choose", icon=":material/fact_check:", query_params=state.link(there))
+    row = st.container(horizontal=True, vertical_alignment="center")
+    row.button(
+        "Show checks",
+        key=f"choose-{entry.digest}",
+        type="tertiary",
+        icon=":material/fact_check:",
+        on_click=address.visit,
+        kwargs={name: text for name, text in state.link(there).items() if name != "snapshot"},
+    )
     if entry.run is None:
+        if entry.folder is not None and here.snapshot is not None:
+            parts_jobs.run_all_button(there, row, f"run-{entry.digest}", important=False)
         return
     found = worst(entry.run)
     if found is not None:

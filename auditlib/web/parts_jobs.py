@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from auditlib.views.text import in_markdown, safe
 from auditlib.web import address, state, work
@@ -14,13 +15,19 @@ _SEEN, _JOB = "jobs seen to end", "job"
 
 def audit_buttons(here: state.Selection, audit: str | None = None) -> None:
     """Buttons that audit the chosen revision in the background: one audit, or everything a release needs."""
-    entry = here.entry
-    if entry is None or entry.folder is None or here.snapshot is None:
+    if here.entry is None or here.entry.folder is None or here.snapshot is None:
         return
     row = st.container(horizontal=True)
     if audit and row.button(f"Run {audit} only", key="run-one", help="Fast, but a release needs every audit."):
         _start_audits(here, (audit,))
-    if row.button("Run all audits", key="run-all", type="secondary" if audit else "primary"):
+    run_all_button(here, row, "run-all", important=audit is None)
+
+
+def run_all_button(here: state.Selection, place: DeltaGenerator, key: str, *, important: bool) -> None:
+    """A button that runs every audit of the selection's revision."""
+    if place.button(
+        "Run all audits", key=key, type="primary" if important else "secondary", icon=":material/play_arrow:"
+    ):
         _start_audits(here, None)
 
 
@@ -69,7 +76,7 @@ def _start_audits(here: state.Selection, audits: tuple[str, ...] | None) -> None
 def _live_panel(job: JobState) -> None:
     """Progress that refreshes itself; one rerun of the whole page when the job ends."""
 
-    @st.fragment(run_every=0.5)
+    @st.fragment(run_every=1.0)
     def panel() -> None:
         now = state.registry().state(job.id)
         if now is None or not now.live:
@@ -118,7 +125,8 @@ def _show_result(job: JobState) -> None:
         return
     seen.add(job.id)
     _, run_id, revision = job.result.split(" ")
-    address.go(revision=revision, run=run_id)
+    address.visit(revision=revision, run=run_id)
+    st.rerun()
 
 
 def _dismiss_button() -> None:

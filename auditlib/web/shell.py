@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import streamlit as st
+from streamlit.navigation.page import StreamlitPage
 from streamlit.runtime.pages_manager import PagesManager
 
 from auditlib.errors import PrefixgateError
@@ -39,12 +41,10 @@ _PAGES = (
 def main() -> None:
     """Draw the frame, then the page that was asked for."""
     st.set_page_config(page_title="Prefixgate", page_icon=_ICON, layout="wide")
-    page = st.navigation(
-        [
-            st.Page(Path("pages") / f"{name}.py", title=title, icon=icon, url_path=name, default=name == "board")
-            for name, title, icon in _PAGES
-        ]
-    )
+    first, *others = (_page(name, title, icon) for name, title, icon in _PAGES)
+    # The first page's own address is the bare host; /board, which people type and link, must lead there too.
+    home = st.Page(Path("pages") / "board.py", title=_PAGES[0][1], icon=_PAGES[0][2], url_path="home", default=True)
+    page = st.navigation([home, *others, first])
     where = state.places()
     if where is None:
         parts_jobs.prepare_demo()
@@ -68,6 +68,12 @@ def enter() -> state.Selection:
         st.rerun()
     selection: state.Selection = st.session_state[_SELECTION]
     return selection
+
+
+def _page(name: str, title: str, icon: str) -> StreamlitPage:
+    """A page of the list; the board stands there once already, as the default."""
+    visibility: Literal["visible", "hidden"] = "hidden" if name == "board" else "visible"
+    return st.Page(Path("pages") / f"{name}.py", title=title, icon=icon, url_path=name, visibility=visibility)
 
 
 def _choose(where: state.Places) -> state.Selection:

@@ -22,6 +22,7 @@ TERMS = {
     "gap": "Largest absolute difference between a logit of the full-prefix path and the same logit of the cached path.",
     "logit": "Score of one possible next event before scores are turned into probabilities.",
     "prefix": "The beginning of a session: its start token and first events.",
+    "run": "One finished audit of a revision on a snapshot. Its files never change.",
     "snapshot": "A frozen, numbered copy of the sessions, split into a training and a held-out side.",
     "order mask": "Takes away, before choosing, every event that the event-order rules forbid next.",
     "upper bound": "One-sided 95 % Clopper–Pearson bound: with so few sequences, the true rate may be up to this.",
