@@ -7,8 +7,7 @@ import sys
 import traceback
 
 from auditlib import __version__
-from auditlib.audits.device import settle_threads
-from auditlib.cli import auditing, modelling, sessions, verdicts
+from auditlib.cli import auditing, exporting, modelling, sessions, verdicts
 from auditlib.cli.output import printable
 from auditlib.errors import PrefixgateError
 
@@ -27,7 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"prefixgate {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for module in (sessions, modelling, auditing, verdicts):
+    for module in (sessions, modelling, exporting, auditing, verdicts):
         module.add_verbs(verbs)
     return parser
 
@@ -35,7 +34,6 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Exit code of one command (contract 2). Errors are one message on stderr, never a traceback for bad input."""
     options = build_parser().parse_args(arguments)
-    settle_threads()
     try:
         return int(options.run(options))
     except PrefixgateError as error:

@@ -51,7 +51,12 @@ def load_event_gpt(source: Source) -> Decoder:
 def _later(place: str) -> Callable[[Source], Decoder]:
     """The loader at `module:function`, imported only when a revision names it: its packages are optional."""
     module, _, function = place.partition(":")
-    return lambda source: getattr(importlib.import_module(module), function)(source)  # type: ignore[no-any-return]
+
+    def load_later(source: Source) -> Decoder:
+        loader: Callable[[Source], Decoder] = getattr(importlib.import_module(module), function)
+        return loader(source)
+
+    return load_later
 
 
 ADAPTERS: dict[str, Callable[[Source], Decoder]] = {

@@ -51,8 +51,8 @@ def onnx_network(decoder: EventGpt) -> bytes:
     elements = {"tensor(int64)": onnx.TensorProto.INT64, "tensor(bool)": onnx.TensorProto.BOOL}
 
     def declared(names: dict[str, str]) -> list[Any]:
-        info = onnx.helper.make_tensor_value_info
-        return [info(name, elements.get(kind, onnx.TensorProto.FLOAT), _shape(name, config)) for name, kind in names.items()]
+        info, real = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
+        return [info(name, elements.get(kind, real), _shape(name, config)) for name, kind in names.items()]
 
     whole = onnx.helper.make_graph(
         graph.nodes, "event_gpt", declared(config.inputs()), declared(config.outputs()), graph.constants
@@ -76,8 +76,12 @@ class _Graph:
         """Name of a new constant."""
         array = value.detach().float().cpu().numpy() if isinstance(value, Tensor) else value
         name = f"c{len(self.constants)}"
-        self.constants.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.constants.append(self._onnx.numpy_helper.from_array(array.copy(), name))
         return name
+
+    def number(self, value: float) -> str:
+        """Name of a new float32 constant without axes."""
+        return self.constant(np.array(value, dtype=np.float32))
 
     def whole(self, *numbers: int) -> str:
         """Name of a new int64 constant: axes or a shape."""
@@ -137,9 +141,9 @@ def _attention(
     keys = graph.add("Concat", f"past_keys.{layer}", keys, named=f"present_keys.{layer}", axis=2)
     values = graph.add("Concat", f"past_values.{layer}", values, named=f"present_values.{layer}", axis=2)
     scores = graph.add("MatMul", queries, graph.add("Transpose", keys, perm=[0, 1, 3, 2]))
-    scores = graph.add("Mul", scores, graph.constant(np.float32(config.head_size**-0.5)))
+    scores = graph.add("Mul", scores, graph.number(config.head_size**-0.5))
     # Chosen, not added: a huge score under a mask that is merely added would still be heard.
-    scores = graph.add("Where", visible, scores, graph.constant(np.float32(np.finfo(np.float32).min)))
+    scores = graph.add("Where", visible, scores, graph.number(torch.finfo(torch.float32).min))
     heard = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), values)
     heard = graph.reshaped(graph.add("Transpose", heard, perm=[0, 2, 1, 3]), 0, 0, config.width)
     return graph.linear(heard, block.attention_out)
@@ -165,7 +169,7 @@ def _normalised(graph: _Graph, hidden: str, gain: Tensor) -> str:
     if graph.config.normalisation == "layer":
         return graph.add("LayerNormalization", hidden, graph.constant(gain), axis=-1, epsilon=_EPSILON)
     mean = graph.add("ReduceMean", graph.add("Mul", hidden, hidden), graph.whole(-1))
-    size = graph.add("Sqrt", graph.add("Add", mean, graph.constant(np.float32(_EPSILON))))
+    size = graph.add("Sqrt", graph.add("Add", mean, graph.number(_EPSILON)))
     return graph.add("Mul", graph.add("Div", hidden, size), graph.constant(gain))
 
 

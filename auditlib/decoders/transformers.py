@@ -160,7 +160,7 @@ class TransformersDecoder(ColumnDecoder):
                 nothing = torch.zeros((), dtype=self.dtype, device=visible.device)
                 visible = torch.where(visible, nothing, torch.finfo(self.dtype).min)
             masks[kind] = visible
-        return masks[""] if "" in masks else masks
+        return masks.get("", masks)
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: tensor for name, tensor in self.module.state_dict().items() if not tensor.is_meta}

@@ -80,7 +80,7 @@ def read_config(document: Mapping[str, Any], attention: str, where: str) -> Any:
         layers, context = int(config.num_hidden_layers), int(config.max_position_embeddings)
     except Exception as problem:
         raise RevisionError(f"{where}: transformers refuses it ({_line(problem)}); correct the entry") from problem
-    if not (0 < layers <= _MOST_LAYERS and 0 < context):
+    if not (0 < layers <= _MOST_LAYERS and context > 0):
         raise RevisionError(f"{where}: {layers} layers over {context} positions are outside 1 to {_MOST_LAYERS} and 1")
     _check_rope(config, where)
     return config
@@ -145,7 +145,7 @@ def _require_fit(
 ) -> None:
     missing, extra = sorted(set(shapes) - set(tensors) - tied), sorted(set(tensors) - set(shapes))
     if missing or extra:
-        raise RevisionError(f"{where}: lacks tensors {missing[:5]} and has {extra[:5]}, which config.json does not name")
+        raise RevisionError(f"{where}: lacks tensors {missing[:5]} and has {extra[:5]}, unlike config.json")
     for name, tensor in tensors.items():
         if tuple(tensor.shape) != shapes[name] or not tensor.is_floating_point():
             raise RevisionError(
