@@ -34,6 +34,12 @@ def test_the_longest_known_context_decides(prefix, event):
     assert LookupTable(ROWS).predict(prefix) == event
 
 
+def test_three_events_are_looked_at_before_two():
+    table = LookupTable([(1, 3, 4, 5, 6, 2)] + [(1, 6, 4, 5, 3, 2)] * 3)
+    assert table.predict((1, 4, 3, 4, 5)) == 6  # after (4, 5) alone it would be 3
+    assert table.predict((1, 4, 5, 4, 5)) == 3
+
+
 def test_ties_go_to_the_smallest_id():
     assert LookupTable([(1, 3, 5, 2), (1, 3, 4, 2)]).predict((1, 3)) == 4
 

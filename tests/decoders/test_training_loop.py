@@ -195,6 +195,18 @@ def test_a_cancelled_training_goes_on_from_its_checkpoint_to_the_same_bits(tmp_p
     assert same_bits(again, trained)  # it was finished: nothing was left to do
 
 
+def test_patience_is_remembered_by_the_checkpoint(tmp_path):
+    plan = replace(QUICK, epochs=400, patience=3)
+    whole = train(process(), small_config(), plan)
+    assert whole.stopped == "no gain"
+    checkpoint = tmp_path / "training.checkpoint"
+    with pytest.raises(CancelledError):
+        train(process(), small_config(), plan, progress=cancel_at(whole.history[-1].step - 1), checkpoint=checkpoint)
+    resumed = train(process(), small_config(), plan, checkpoint=checkpoint)
+    assert resumed.history == whole.history
+    assert same_bits(resumed, whole)
+
+
 KILLED = """
 import pathlib, sys
 from tests.decoders.test_training_loop import QUICK, process
