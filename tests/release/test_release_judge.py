@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from auditlib.release.checks import Measured
 from auditlib.release.judge import FAILURES, REQUIRED_AUDITS, approved
-from auditlib.release.limits import LIMITS
-from tests.release.cases import COMPARISONS, SETTINGS, Number, changed, judged, names_of, sound
+from tests.release.cases import COMPARISONS, ROWS, SETTINGS, Number, changed, judged, names_of, sound
 
 STATUSES = {"passed", "failed", "not measured"}
-MEASURED = [(limit, name) for limit in LIMITS if limit.stand_in_for is None for name in names_of(limit)]
+MEASURED = [(limit, name) for limit in ROWS if limit.stand_in_for is None for name in names_of(limit)]
 BROKEN = [
     ("NaN", {"value": math.nan}), ("infinity", {"value": math.inf}), ("minus infinity", {"value": -math.inf}),
     ("None", {"value": None}), ("text", {"value": "0"}), ("a truth value", {"value": False}),
@@ -61,7 +60,7 @@ def test_any_measurement_that_is_missing_or_no_number_refuses_the_release(how, f
 def test_without_a_tolerance_what_is_held_against_it_is_not_measured(audit, how, fields):
     report = judged(changed(sound(), audit, "tolerance", **fields))
     assert not approved(report)
-    against = [limit for limit in LIMITS if limit.audit == audit and limit.at_most == "tolerance"]
+    against = [limit for limit in ROWS if limit.audit == audit and limit.at_most == "tolerance"]
     assert against
     assert all(status(report, audit, limit.check) == "not measured" for limit in against)
     assert (report["failures"], report["not_measured"]) == ([], [audit])
@@ -143,7 +142,7 @@ def test_a_measurement_that_stands_twice_is_not_measured():
     assert not approved(report)
 
 
-@pytest.mark.parametrize("limit", [one for one in LIMITS if one.stand_in_for is None], ids=lambda one: one.check)
+@pytest.mark.parametrize("limit", [one for one in ROWS if one.stand_in_for is None], ids=lambda one: one.check)
 def test_only_optional_probes_may_be_declared_not_applicable(limit):
     measured = sound()
     for name in names_of(limit):

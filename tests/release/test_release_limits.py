@@ -18,11 +18,12 @@ def moved(overrides, audit, check):
 
 
 def test_every_limit_is_finite_named_once_and_blames_a_known_failure():
-    names = [(limit.audit, limit.check) for limit in LIMITS]
+    rows = limits_from(None).rows
+    names = [(limit.audit, limit.check) for limit in rows]
     assert len(set(names)) == len(names)
-    assert all(limit.at_most == "tolerance" or math.isfinite(limit.at_most) for limit in LIMITS)
-    assert {limit.failure for limit in LIMITS} == set(FAILURES) - {"serving limits"}
-    assert all(limit.min_count >= 1 for limit in LIMITS)
+    assert all(limit.at_most == "tolerance" or math.isfinite(limit.at_most) for limit in rows)
+    assert {limit.failure for limit in rows} == set(FAILURES) - {"serving limits"}
+    assert all(limit.min_count >= 1 for limit in rows)
 
 
 def test_every_audit_of_the_command_line_is_required():
@@ -32,7 +33,8 @@ def test_every_audit_of_the_command_line_is_required():
 
 
 def test_without_a_policy_the_limits_are_the_tables():
-    assert limits_from(None).rows == limits_from({}).rows == LIMITS
+    assert limits_from(None).rows == limits_from({}).rows
+    assert set(LIMITS) <= set(limits_from({}).rows)
     assert limits_from({}).largest_tolerance == LARGEST_TOLERANCE
 
 
@@ -49,7 +51,7 @@ def test_without_a_policy_the_limits_are_the_tables():
 def test_a_policy_moves_the_limit_it_names(overrides, audit, check, at_most, min_count):
     limit = moved(overrides, audit, check)
     assert (limit.at_most, limit.min_count) == (at_most, min_count)
-    assert sum(one not in LIMITS for one in limits_from(overrides).rows) == 1
+    assert sum(one not in limits_from({}).rows for one in limits_from(overrides).rows) == 1
 
 
 @pytest.mark.parametrize(
