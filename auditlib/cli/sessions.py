@@ -14,6 +14,7 @@ from auditlib.events.order import EventOrder
 from auditlib.files import write_whole
 from auditlib.sessions.importers import import_log
 from auditlib.sessions.split import leakage, split
+from auditlib.sessions.staging import MISSING
 from auditlib.sessions.store import SessionStore
 
 
@@ -32,8 +33,16 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     log.add_argument(
         "--time-zone", metavar="ZONE", help="zone of times that carry none (default: all alike, taken as UTC)"
     )
+    log.add_argument("--encoding", metavar="NAME", help="text encoding of a CSV that is not UTF-8, such as cp1252")
+    log.add_argument("--delimiter", metavar="C", help="column separator of a CSV (default: found out)")
+    log.add_argument("--missing", metavar="TEXT", action="append", help="what stands for a missing value (repeatable)")
     add_json_option(log)
     log.set_defaults(run=_import)
+    undo = verbs.add_parser("undo-import", help="take the sessions of one import out again; snapshots keep theirs")
+    undo.add_argument("--store", type=Path, required=True)
+    undo.add_argument("--import-id", type=int, required=True, metavar="N", help="as the import's manifest gives it")
+    add_json_option(undo)
+    undo.set_defaults(run=_undo)
     parts = verbs.add_parser("split", help="freeze a training and a held-out side")
     parts.add_argument("--store", type=Path, required=True)
     parts.add_argument(
@@ -88,12 +97,25 @@ def _import(options: argparse.Namespace) -> int:
             mapping=roles,
             time_format=options.time_format,
             time_zone=options.time_zone,
+            encoding=options.encoding,
+            delimiter=options.delimiter,
+            missing=MISSING if options.missing is None else tuple(options.missing),
             progress=progress,
         )
     finally:
         progress.close()
     say(options, manifest_in_words(manifest))
     emit(options, manifest.to_dict())
+    return 0
+
+
+def _undo(options: argparse.Namespace) -> int:
+    """Take one import out of the store."""
+    with SessionStore.open(options.store, read_only=False) as store:
+        store.undo_import(options.import_id)
+        left = store.summary()
+    say(options, f"{options.store}: {left.sessions:,} sessions, {left.events:,} events are left")
+    emit(options, {"format": 1, "undone": options.import_id, "sessions": left.sessions, "events": left.events})
     return 0
 
 

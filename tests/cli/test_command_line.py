@@ -202,3 +202,16 @@ def test_progress_is_silent_in_the_first_second(capsys):
     said = capsys.readouterr().err
     assert said.count("work") == 1
     assert "\x1b" not in said
+
+
+def test_an_import_can_be_taken_out_again(tmp_path, capsys):
+    log, store = tmp_path / "log.csv", tmp_path / "s.duckdb"
+    log.write_bytes("case;event;time\n1;geöffnet;2026-01-31 10:00\n1;none;2026-01-31 11:00\n".encode("cp1252"))
+    imported = ["import", log, "--store", store, "--session", "case", "--time", "time", "--event", "event"]
+    assert run(*imported) == 2
+    assert "--encoding" in capsys.readouterr().err
+    assert run(*imported, "--encoding", "cp1252", "--missing", "none", "--json", tmp_path / "m.json") == 0
+    manifest = json.loads((tmp_path / "m.json").read_text())
+    assert (manifest["events"], manifest["rejects"]) == (1, 1)
+    assert run("undo-import", "--store", store, "--import-id", manifest["import_id"]) == 0
+    assert "0 sessions" in capsys.readouterr().out
