@@ -22,9 +22,14 @@ from auditlib.errors import InputError
 _FIELDS = ("revision", "weights", "dtype", "device", "positions", "event_map", "event_order")
 
 
-def altered_trials(subject: Subject, twins: Sequence[Twins], missing: dict[str, str]) -> Iterator[Trial]:
+def altered_trials(
+    subject: Subject,
+    twins: Sequence[Twins],
+    missing: dict[str, str],
+    kind: type[GuardedDecoder] = GuardedDecoder,
+) -> Iterator[Trial]:
     """Every alteration that the guard must refuse; what this decoder cannot be asked is noted in `missing`."""
-    guard = guard_of(subject, subject.decoder)
+    guard = guard_of(subject, subject.decoder, kind)
     for one in twins:
         yield from _other_events(guard, one)
         yield from _used_caches(guard, one.row)
@@ -32,7 +37,7 @@ def altered_trials(subject: Subject, twins: Sequence[Twins], missing: dict[str, 
     for one in twins[:1]:  # these alter what surrounds a request, so one row shows it
         yield from _other_claims(guard, one.row)
         yield from _other_surroundings(subject, guard, one.row, missing)
-        yield from _flipped_bit(subject, one.row, missing)
+        yield from _flipped_bit(subject, one.row, missing, kind)
         yield from _keys(guard.identity([one.row]))
 
 
@@ -88,7 +93,7 @@ def _other_surroundings(subject: Subject, guard: GuardedDecoder, row: Row, missi
     new_map = replace(ids, version=f"{ids.version} altered").digest
     new_order = replace(order, version=f"{order.version} altered").digest
 
-    guarded = partial(GuardedDecoder, device=subject.device)
+    guarded = partial(type(guard), device=subject.device)
     guards = {
         "event map": guarded(subject.decoder, new_map, order.digest, dtype=subject.dtype),
         "event order": guarded(subject.decoder, ids.digest, new_order, dtype=subject.dtype),
@@ -102,13 +107,13 @@ def _other_surroundings(subject: Subject, guard: GuardedDecoder, row: Row, missi
         yield _refused(f"decoder of another {field}", field, partial(extended, its, cache_of(guard, row), row[-1:]))
 
 
-def _flipped_bit(subject: Subject, row: Row, missing: dict[str, str]) -> Iterator[Trial]:
+def _flipped_bit(subject: Subject, row: Row, missing: dict[str, str], kind: type[GuardedDecoder]) -> Iterator[Trial]:
     decoder = subject.load(subject.dtype)
     weights = largest_weight(decoder)
     if weights is None or not isinstance(decoder, Fingerprinted):
         missing["weights changed in place"] = "the decoder does not show or does not name its weights"
         return
-    guard = guard_of(subject, decoder)
+    guard = guard_of(subject, decoder, kind)
     cache = cache_of(guard, row)
     weights.view(torch.uint8)[0] ^= 1  # the lowest bit of one weight, on a decoder that nobody else uses
     call = partial(extended, guard, cache, row[-1:])

@@ -110,12 +110,12 @@ def _enumerate(subject: Subject, automaton: OrderAutomaton, budgets: Sequence[in
     expected = Expected(automaton, subject.decoder.vocabulary_size)
     for budget in budgets:
         watch.tick()
-        for lanes in _lanes(automaton, budget, subject.max_new_events):
+        for lanes in lanes_of(automaton, budget, subject.max_new_events):
             allowed = lanes.allowed(subject.decoder.vocabulary_size).numpy()
             total.add(expected.judge(allowed, budget))
 
 
-def _lanes(automaton: OrderAutomaton, budget: int, most: int) -> Iterator[Lanes]:
+def lanes_of(automaton: OrderAutomaton, budget: int, most: int) -> Iterator[Lanes]:
     """One lane a state, the state -1 last, with `budget` new events left: of the cap, and of the context."""
     states = np.append(np.arange(automaton.states), -1).astype(np.int32)
     count = len(states)

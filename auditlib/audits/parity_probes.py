@@ -154,7 +154,7 @@ def _drop_the_finished(bench: Bench) -> None:
 def _reordered_rows(bench: Bench) -> None:
     """Rows swap, double and fall away as beams do; copies of one row then go different ways."""
     for side, lengths in (_EVEN, *_UNEVEN):
-        for parents in ((1, 0, 3, 2), (0, 0, 2, 2), (3, 1, 1, 0, 2, 2), (2, 0), (1, 1, 1)):
+        for parents in ((1, 0, 3, 2), (1, 2, 3, 0), (0, 0, 2, 2), (3, 1, 1, 0, 2, 2), (2, 0), (1, 1, 1)):
             purpose = f"reordered {side} {lengths} {parents}"
             rows = bench.material.rows(4, 12, purpose)
             growing = _after_prompt(bench, "reordered rows", Layout(side), rows, lengths)
@@ -167,6 +167,7 @@ def _reordered_rows(bench: Bench) -> None:
 
 def _after_prompt(bench: Bench, probe: str, layout: Layout, rows: Sequence[Row], lengths: Sequence[int]) -> Growing:
     """Rows after a prompt of mixed lengths and one single event, with room for the steps to come."""
+    bench.alone.ready(rows)
     growing = Growing(bench, probe, layout)
     room = max(1, bench.material.context - 4)
     growing.begin(rows, [min(length, room) for length in lengths])
@@ -178,7 +179,9 @@ def _offspring(bench: Bench, growing: Growing, parents: Sequence[int], purpose: 
     """New rows that continue `parents`, neighbours differently."""
     chance = bench.material.random(purpose)
     begun = [growing.rows[parent][: growing.read[parent]] for parent in parents]
-    return [bench.material.grown(row, len(row) + 8, index, chance) for index, row in enumerate(begun)]
+    rows = [bench.material.grown(row, len(row) + 8, index, chance) for index, row in enumerate(begun)]
+    bench.alone.ready(rows)
+    return rows
 
 
 def _branching(bench: Bench) -> None:
@@ -187,6 +190,7 @@ def _branching(bench: Bench) -> None:
     depth = max((len(row) for row in beginnings), default=0)
     if depth < 2:
         return
+    bench.alone.ready([beginning for row in beginnings for beginning in row])
     level = sorted({row[0] for row in beginnings})
     growing = Growing(bench, "reordered rows", Layout())
     growing.begin(level, [1] * len(level))

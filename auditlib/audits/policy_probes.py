@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +19,14 @@ from auditlib.decoding import filters
 from auditlib.decoding.generated import Generated, normalised
 from auditlib.decoding.policies import Setting
 
+Keep = Callable[[Tensor, Setting], Tensor]
+"""Filters: scores [N, V] → the same with -inf at what they drop."""
+
 _SOME = 16
 _AVERSION = 1e4  # logits: enough that no end is ever chosen while anything else may be
 
 
-class _EndAverse:
+class EndAverse:
     """A decoder that all but never ends a session: under it, only the cap and the order can."""
 
     def __init__(self, decoder: Decoder, end: int) -> None:
@@ -68,7 +71,7 @@ def wrong_caps(runs: Runs, setting: Setting, cases: Sequence[PrefixCase]) -> tup
     some = [cases[place] for place in places(len(cases), _SOME)]
     # A single hypothesis: wider beams take an unwanted end where the order leaves fewer ways on than beams.
     single = replace(setting, width=1)
-    averse = _EndAverse(runs.subject.decoder, runs.subject.event_map.end)
+    averse = EndAverse(runs.subject.decoder, runs.subject.event_map.end)
     bounds, end = runs.bounds(setting), runs.subject.event_map.end
     wrong = looked = 0
     for case, hypotheses in zip(some, runs.run(single, some, decoder=averse), strict=True):
@@ -123,12 +126,14 @@ def _full_scores(runs: Runs, emitted: Sequence[Emitted]) -> list[float]:
     return scores
 
 
-def filter_errors(runs: Runs, setting: Setting, cases: Sequence[PrefixCase]) -> tuple[int, int]:
+def filter_errors(
+    runs: Runs, setting: Setting, cases: Sequence[PrefixCase], keep: Keep | None = None
+) -> tuple[int, int]:
     """After how many prefixes the filters keep other events than their definition says; how many were looked at."""
     wrong = looked = 0
     for rows, logits in _whole(runs, [case.row for case in cases]):
         after = logits[torch.arange(len(rows)), torch.tensor([len(row) - 1 for row in rows])]
-        kept = filters.filtered(after, setting) > -torch.inf
+        kept = (keep or filters.filtered)(after, setting) > -torch.inf
         for line, mine in zip(after.double(), kept.tolist(), strict=True):
             looked += 1
             wrong += not _as_defined(line, mine, setting)

@@ -48,10 +48,10 @@ def attempt(alteration: str, field: str, expected: str, call: Callable[[], objec
     return Trial(alteration, field, expected, ACCEPTED, "")
 
 
-def guard_of(subject: Subject, decoder: Decoder) -> GuardedDecoder:
-    """A guard for a decoder under the subject's event map and order."""
+def guard_of(subject: Subject, decoder: Decoder, kind: type[GuardedDecoder] = GuardedDecoder) -> GuardedDecoder:
+    """A guard for a decoder under the subject's event map and order; another `kind` only to show that it fails."""
     digests = subject.event_map.digest, subject.order.order.digest
-    return GuardedDecoder(decoder, *digests, dtype=subject.dtype, device=subject.device)
+    return kind(decoder, *digests, dtype=subject.dtype, device=subject.device)
 
 
 @torch.no_grad()
@@ -71,9 +71,12 @@ def ask(guard: GuardedDecoder, made_of: Sequence[Row], asked: Sequence[Row]) -> 
     guard.require(cache_of(guard, *made_of), guard.identity(asked))
 
 
-def own_trials(subject: Subject, twins: Sequence[Twins]) -> Iterator[Trial]:
+def own_trials(
+    subject: Subject, twins: Sequence[Twins], kind: type[GuardedDecoder] = GuardedDecoder
+) -> Iterator[Trial]:
     """Requests that a cache is made for: after prefill, extend, an uneven extend, reorder, and a second loading."""
-    guard, reloaded = guard_of(subject, subject.decoder), guard_of(subject, subject.load(subject.dtype))
+    guard = guard_of(subject, subject.decoder, kind)
+    reloaded = guard_of(subject, subject.load(subject.dtype), kind)
     for one in twins:
         other = one.alike[0][1]
         calls: dict[str, Callable[[], None]] = {

@@ -52,6 +52,12 @@ def _alike(row: Row, domain: Sequence[int], rows: Sequence[Row]) -> Iterator[tup
         return
     for place in sorted({1, len(row) // 2, len(row) - 2}):
         yield "one event changed", (*row[:place], _other(row[place], domain), *row[place + 1 :])
+    # The newest pair: a decoder that forgets old events would give swapped ones the same answer by right.
+    pairs = (place for place in range(len(row) - 3, 0, -1) if row[place] != row[place + 1])
+    swapped = next(pairs, None)
+    if swapped is not None:  # what a key that adds up its events cannot tell apart
+        two = row[swapped + 1], row[swapped]
+        yield "two events swapped", (*row[:swapped], *two, *row[swapped + 2 :])
     yield "last event changed", (*row[:-1], _other(row[-1], domain))
     # What a key of length and last event cannot tell apart.
     like = [one for one in rows if len(one) == len(row) and one[-1] == row[-1] and one != row]

@@ -124,17 +124,42 @@ LIMITS: tuple[Limit, ...] = (
     Limit("numerics", "decisions that differ", "numerics", 0, "decisions", "cache"),
 )
 
+PLANTED_FAULTS_MISSED = "planted faults missed"
+"""Check of every audit: faults planted in the decoder that the audit claims to see and did not."""
+
+_BLOCKED: tuple[tuple[str, str, Blocks], ...] = (
+    ("causality", "causality", "release"),
+    ("cache parity", "cache parity", "cache"),
+    ("cache identity", "cache identity", "cache"),
+    ("training", "training targets", "release"),
+    ("decoding policy", "decoding policy", "decoding"),
+    ("event grammar", "event grammar", "decoding"),
+    ("numerics", "numerics", "cache"),
+)
+
+# What an audit that missed a planted fault says of a decoder is worth nothing, so it blocks what the audit blocks. A
+# run without self-check lists the check as not applicable.
+SELF_CHECKS: tuple[Limit, ...] = tuple(
+    Limit(audit, PLANTED_FAULTS_MISSED, failure, 0, "faults", blocks, required=False)
+    for audit, failure, blocks in _BLOCKED
+)
+
 # The public gate knows no allowance for these: "any emitted padding", "any invalid order".
-_FIXED = ("decoding policy: padding emitted", "decoding policy: invalid sequences")
+_FIXED = (
+    "decoding policy: padding emitted",
+    "decoding policy: invalid sequences",
+    *(f"{limit.audit}: {limit.check}" for limit in SELF_CHECKS),
+)
 
 
-def limits_from(overrides: Mapping[str, object] | None = None) -> Limits:
+def limits_from(overrides: Mapping[str, object] | None = None, *, self_check: bool = False) -> Limits:
     """Limits of a policy file: `LIMITS` with what its "limits" object changes; PolicyError on anything else in it.
 
     Keys: "largest_tolerance" (logits), "allowed_capped" (sequences a setting), or "<audit>: <check>" with a number or
-    {"at_most": number, "min_count": integer}. A limit can be moved, never removed.
+    {"at_most": number, "min_count": integer}. A limit can be moved, never removed. With `self_check`, every audit is
+    also asked for the planted faults that it missed.
     """
-    named = {f"{limit.audit}: {limit.check}": limit for limit in LIMITS}
+    named = {f"{limit.audit}: {limit.check}": limit for limit in LIMITS + (SELF_CHECKS if self_check else ())}
     largest = LARGEST_TOLERANCE
     for key, value in (overrides or {}).items():
         if key == "largest_tolerance":

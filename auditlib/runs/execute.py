@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -23,11 +23,12 @@ from auditlib.decoders.revision import Revision, open_revision
 from auditlib.decoding.policies import Policy, Setting, read_policy
 from auditlib.errors import DecoderError, EventMapError, InputError, IntegrityError, OrderError
 from auditlib.files import sha256_of
-from auditlib.progress import Progress, silent
+from auditlib.progress import Progress, part, silent
 from auditlib.release.checks import Measured
 from auditlib.release.judge import Judgement, judge
-from auditlib.release.limits import limits_from
+from auditlib.release.limits import Limits, limits_from
 from auditlib.runs.folder import Run, write_run
+from auditlib.runs.self_check import SelfCheck, run_self_check, with_self_check
 from auditlib.sessions.snapshot import Snapshot
 from auditlib.sessions.store import SessionStore
 
@@ -39,6 +40,9 @@ _BY_DTYPE: dict[str, dict[str, float]] = {
     "float32": {"largest_tolerance": 1e-3, _BEAM: 1e-3},
     "bfloat16": {"largest_tolerance": 0.5, _BEAM: 0.5},
 }
+
+
+_AUDITS_SHARE = 0.7  # of the work of a run; the rest is the self-check
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class AuditRequest:
     dtype: str = "float32"
     allow_code: bool = False
     seed: int = 0
+    self_check: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +90,12 @@ def run_audits(request: AuditRequest, progress: Progress = silent) -> Run:
         raise InputError(f"--dtype {request.dtype!r} is not one of {', '.join(NAMES_OF_DTYPES)}")
     with SessionStore.open(request.store) as store:
         inputs = _open_inputs(request, store)
-        results = _measure(request, store, inputs, progress)
+        results, checked = _measure(request, store, inputs, progress)
         store.verify(inputs.snapshot)  # the sessions that were measured are still the ones that are named
     if open_revision(request.revision).digest != inputs.revision.digest:
         raise IntegrityError(f"{request.revision} was changed while it was audited; nothing was written, audit again")
-    judgement = _judge(inputs.policy, request.dtype, results)
-    return _write(request, inputs, results, judgement)
+    judgement = _judge(_limits(inputs.policy, request.dtype), inputs.policy, results)
+    return _write(request, inputs, results, checked, judgement)
 
 
 def _open_inputs(request: AuditRequest, store: SessionStore) -> _Inputs:
@@ -104,26 +109,41 @@ def _open_inputs(request: AuditRequest, store: SessionStore) -> _Inputs:
 
 def _measure(
     request: AuditRequest, store: SessionStore, inputs: _Inputs, progress: Progress
-) -> tuple[AuditResult, ...]:
-    """Results of the chosen audits; when the decoder does not fit the sessions, each says why it was not measured."""
+) -> tuple[tuple[AuditResult, ...], SelfCheck]:
+    """Results of the chosen audits, and which planted faults they would have seen.
+
+    When the decoder does not fit the sessions, each result says why it was not measured.
+    """
     loading = Loading(request.device, NAMES_OF_DTYPES[request.dtype], request.allow_code)
     try:
         subject = build_subject(
             store, inputs.snapshot, inputs.revision, inputs.policy, loading, seed=request.seed, progress=progress
         )
     except (DecoderError, EventMapError, OrderError) as misfit:
-        return unmeasured(inputs.audits, str(misfit))
-    return run_battery(inputs.audits, subject)
+        return unmeasured(inputs.audits, str(misfit)), SelfCheck(problem=str(misfit), ran=request.self_check)
+    if not request.self_check:
+        checked = SelfCheck(ran=False)
+        return with_self_check(run_battery(inputs.audits, subject), checked), checked
+    results = run_battery(inputs.audits, replace(subject, progress=part(progress, 0, _AUDITS_SHARE, "")))
+    planting = replace(subject, progress=part(progress, _AUDITS_SHARE, 1, "planted faults"))
+    checked = run_self_check(planting, results, _limits(inputs.policy, request.dtype))
+    progress(1000, 1000, "audits finished")
+    return with_self_check(results, checked), checked
 
 
-def _judge(policy: Policy, dtype: str, results: Sequence[AuditResult]) -> Judgement:
+def _limits(policy: Policy, dtype: str) -> Limits:
+    """The policy's limits, on top of what this dtype is allowed."""
+    return limits_from({**_BY_DTYPE[dtype], **policy.limits}, self_check=True)
+
+
+def _judge(limits: Limits, policy: Policy, results: Sequence[AuditResult]) -> Judgement:
     """What the gate says of these results under the policy's limits."""
     measured = {r.audit: Measured(r.findings.measurements, dict(r.findings.not_applicable), r.problem) for r in results}
     return judge(
         measured,
         settings={setting.name: setting.kind for setting in policy.settings},
         comparisons={_twin(setting).name: setting.kind for setting in policy.settings},
-        limits=limits_from({**_BY_DTYPE[dtype], **policy.limits}),
+        limits=limits,
         fallback=policy.fallback,
     )
 
@@ -133,16 +153,24 @@ def _twin(setting: Setting) -> Setting:
     return setting.unmasked() if setting.order_mask else setting.masked()
 
 
-def _write(request: AuditRequest, inputs: _Inputs, results: Sequence[AuditResult], judgement: Judgement) -> Run:
+def _write(
+    request: AuditRequest,
+    inputs: _Inputs,
+    results: Sequence[AuditResult],
+    checked: SelfCheck,
+    judgement: Judgement,
+) -> Run:
     """Put report, manifest and tables into a new run folder."""
     created = datetime.now(UTC).isoformat(timespec="milliseconds")
     manifest = _manifest(request, inputs, created)
     run_id = _run_id(manifest)
     manifest["run"] = run_id
-    report = _report(manifest, results, judgement)
+    report = {**_report(manifest, results, judgement), "self_check": checked.to_report()}
     tables: dict[tuple[str, str], pd.DataFrame] = {
         (r.audit, name): table for r in results for name, table in r.findings.tables.items()
     }
+    if checked.judged:
+        tables["self check", "faults"] = checked.table()
     return write_run(
         request.runs,
         run_id,

@@ -1,0 +1,79 @@
+"""What a decoder, its event map or its policy must have for a fault to be planted; each says what is missing."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from auditlib.audits.checked import CheckedDecoder
+from auditlib.audits.faults.planting import Need, World
+from auditlib.audits.offers import alterable, differentiable, inspectable
+from auditlib.decoders.capabilities import Fingerprinted
+
+
+def _offer(world: World, of: object) -> str | None:
+    checked = CheckedDecoder(world.subject.decoder, world.subject.device, lambda: None)
+    found, reason = of(checked, world.rows.rows(1, 4, "trial")[0])  # type: ignore[operator]
+    return None if found is not None else reason
+
+
+def shows_its_cache(world: World) -> str | None:
+    """The decoder shows stored keys and values."""
+    return _offer(world, inspectable)
+
+
+def alters_keys(world: World) -> str | None:
+    """Keys and values can be altered on their way."""
+    return _offer(world, alterable)
+
+
+def has_gradients(world: World) -> str | None:
+    """The full path runs from embeddings."""
+    return _offer(world, differentiable)
+
+
+def has_float64(world: World) -> str | None:
+    """Both paths run in float64."""
+    return None if world.fine is not None else world.no_float64
+
+
+def is_coarser(world: World) -> str | None:
+    """The decoder is audited in another dtype than float64, and has that too."""
+    if world.subject.dtype == torch.float64:
+        return "the decoder is audited in float64 itself: there is nothing finer to compare with"
+    return has_float64(world)
+
+
+def names_weights(world: World) -> str | None:
+    """The decoder shows its weights and can name them anew."""
+    decoder = world.subject.decoder
+    shows = isinstance(getattr(decoder, "module", None), nn.Module)
+    return None if shows and isinstance(decoder, Fingerprinted) else "the decoder does not show or name its weights"
+
+
+def forbids_something(world: World) -> str | None:
+    """The event order forbids something in some state."""
+    automata = world.subject.order.automata().values()
+    domain = list(world.subject.event_map.domain)
+    forbids = any(not automaton.legal[:, domain].all() for automaton in automata)
+    return None if forbids else "the event order forbids no event anywhere"
+
+
+def has_split(world: World) -> str | None:
+    """Something is known about the split."""
+    return None if world.subject.leakage is not None else "nothing is known about the split of the sessions"
+
+
+def context_of(least: int) -> Need:
+    """The context holds at least so many events."""
+
+    def need(world: World) -> str | None:
+        longest = world.subject.decoder.context_length
+        return None if longest >= least else f"the context holds {longest} events, the fault shows from {least}"
+
+    return need
+
+
+def two_events(world: World) -> str | None:
+    """There are two events to tell apart."""
+    return None if len(world.rows.alphabet) > 1 else "the event map has a single event: no other can stand in its place"

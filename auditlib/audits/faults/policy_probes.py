@@ -1,0 +1,247 @@
+"""The checks of decoding policies, the event grammar and training, each run alone over a small world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from auditlib.audits import loss_probes
+from auditlib.audits.checked import CheckedDecoder
+from auditlib.audits.emitted import Emitted, recount
+from auditlib.audits.event_grammar import Expected, Tally, lanes_of
+from auditlib.audits.faults.path_probes import Probe
+from auditlib.audits.faults.planting import Found, Plan, World
+from auditlib.audits.next_events import NextEvents, session_rows
+from auditlib.audits.policy_probes import EndAverse, filter_errors, score_error, wrong_caps
+from auditlib.audits.policy_runs import Runs, batch_dependence, narrow_differs
+from auditlib.audits.prefix_set import PrefixCase, prefix_set
+from auditlib.audits.shift import ShiftStudy
+from auditlib.audits.work import Watch
+from auditlib.decoders.lookup import ceiling
+from auditlib.decoders.protocol import Decoder
+from auditlib.decoding.policies import Setting
+
+_PREFIXES = 24
+_SETTINGS = {
+    "greedy": Setting("greedy", "greedy"),
+    # Narrow in every way, so that each filter has something to drop.
+    "sampled": Setting("sampled", "sampled", temperature=1.5, top_k=4, top_p=0.8, width=2),
+    "beam": Setting("beam", "beam", width=3, length_penalty=1.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _PlantedRuns(Runs):
+    """Generation by the loop that a fault may have been planted in, over the automata that it is given."""
+
+    world: World
+
+    def run(
+        self, setting: Setting, cases: Sequence[PrefixCase], batch: int = 128, decoder: Decoder | None = None
+    ) -> Found:
+        """Hypotheses of each case."""
+        subject, given = self.world.subject, self.world.given
+        spoilt = {id(case.automaton): given(case.automaton) for case in cases}
+        automata = [spoilt[id(case.automaton)] for case in cases]
+        plan = Plan(
+            decoder or subject.decoder, [case.row for case in cases], setting, subject.event_map, automata,
+            subject.max_new_events, batch, subject.device,
+        )  # fmt: skip
+        return self.world.loop(plan)
+
+
+def _runs(world: World) -> tuple[_PlantedRuns, Sequence[PrefixCase]]:
+    return _PlantedRuns(world.subject, Watch(world.subject.progress), world), prefix_set(world.subject, _PREFIXES).cases
+
+
+def _emitted(world: World, setting: Setting) -> tuple[list[Emitted], Found]:
+    runs, cases = _runs(world)
+    found, bounds = runs.run(setting, cases), runs.bounds(setting)
+    ids = world.subject.event_map
+    numbered = [(case, number, one) for case, some in zip(cases, found, strict=True) for number, one in enumerate(some)]
+    return [recount(*one, ids, bounds) for one in numbered], found
+
+
+def _counted(count: Callable[[Emitted], int], events: bool = False) -> Callable[[str], Probe]:
+    def under(kind: str) -> Probe:
+        def probe(world: World) -> tuple[float, int]:
+            emitted, _ = _emitted(world, _SETTINGS[kind])
+            return sum(map(count, emitted)), sum(len(one.found.events) for one in emitted) if events else len(emitted)
+
+        return probe
+
+    return under
+
+
+def _not_chosen(kind: str) -> Probe:
+    def probe(world: World) -> tuple[float, int]:
+        emitted, _ = _emitted(world, _SETTINGS[kind])
+        return sum(not one.chosen_end for one in emitted) / max(1, len(emitted)), len(emitted)
+
+    return probe
+
+
+def _capped(_: str) -> Probe:
+    """Under a decoder that never wants to end, only the mask's budget keeps sequences from being capped."""
+
+    def probe(world: World) -> tuple[float, int]:
+        runs, cases = _runs(world)
+        # A cap of few events and no end by choice: the mask alone must bring every session to its end.
+        short = replace(world.subject, max_new_events=min(4, world.subject.max_new_events))
+        runs = replace(runs, subject=short, world=replace(world, subject=short))
+        setting = _SETTINGS["greedy"]
+        bounds = runs.bounds(setting)
+        found = runs.run(setting, cases, decoder=_averse(world))
+        emitted = [recount(case, 0, some[0], short.event_map, bounds) for case, some in zip(cases, found, strict=True)]
+        # A prefix whose end is out of reach from the outset is capped by right.
+        due = [one for one in emitted if one.found.events]
+        return sum(one.stop == "capped" for one in due), len(due)
+
+    return probe
+
+
+def _averse(world: World) -> Decoder:
+    return EndAverse(world.subject.decoder, world.subject.event_map.end)
+
+
+def _caps(kind: str) -> Probe:
+    def probe(world: World) -> tuple[float, int]:
+        runs, cases = _runs(world)
+        return wrong_caps(runs, _SETTINGS[kind], cases)
+
+    return probe
+
+
+def _company(kind: str) -> Probe:
+    def probe(world: World) -> tuple[float, int]:
+        runs, cases = _runs(world)
+        found = batch_dependence(runs, _SETTINGS[kind], cases, runs.run(_SETTINGS[kind], cases))
+        return found.changed, found.looked
+
+    return probe
+
+
+def _repeated(kind: str) -> Probe:
+    def probe(world: World) -> tuple[float, int]:
+        emitted, found = _emitted(world, _SETTINGS[kind])
+        return sum(len(some) - len({one.events for one in some}) for some in found), len(emitted)
+
+    return probe
+
+
+def _scores(kind: str) -> Probe:
+    def probe(world: World) -> tuple[float, int]:
+        emitted, _ = _emitted(world, _SETTINGS[kind])
+        return score_error(_runs(world)[0], _SETTINGS[kind], emitted), len(emitted)
+
+    return probe
+
+
+def _narrow(kind: str) -> Probe:
+    def probe(world: World) -> tuple[float, int]:
+        return narrow_differs(_runs(world)[0], _SETTINGS[kind], _runs(world)[1])
+
+    return probe
+
+
+def _filters(kind: str) -> Probe:
+    def probe(world: World) -> tuple[float, int]:
+        return filter_errors(_runs(world)[0], _SETTINGS[kind], _runs(world)[1], world.filters)
+
+    return probe
+
+
+def _grammar(count: Callable[[Tally], int]) -> Probe:
+    def probe(world: World) -> tuple[float, int]:
+        subject, total = world.subject, Tally()
+        room = min(subject.max_new_events, subject.decoder.context_length - 1)
+        for automaton in subject.order.automata().values():
+            expected, given = Expected(automaton, subject.decoder.vocabulary_size), world.given(automaton)
+            for budget in sorted({1, 2, 3, max(1, room // 2), max(1, room)}):
+                for lanes in lanes_of(given, budget, max(subject.max_new_events, budget)):
+                    total.add(expected.judge(lanes.allowed(subject.decoder.vocabulary_size).numpy(), budget))
+        return count(total), total.looked
+
+    return probe
+
+
+def _target_shift(world: World) -> tuple[float, int]:
+    by_loss, positions = loss_probes.shift_error(world.shift, world.loss)
+    predicted = _predicted(world)
+    return max(by_loss, predicted.shifts.wrong_by()[0]), positions + predicted.events
+
+
+def _predicted(world: World) -> NextEvents:
+    predicted = NextEvents(world.subject.dtype, ShiftStudy())
+    checked = CheckedDecoder(world.subject.decoder, world.subject.device, Watch(world.subject.progress).tick)
+    predicted.read(checked, session_rows(world.subject))
+    return predicted
+
+
+def _above_ceiling(world: World) -> tuple[float, int]:
+    predicted = _predicted(world)
+    whole = [row for row, weight in session_rows(world.subject).items() for _ in range(weight)]
+    above = predicted.clear_accuracy - ceiling(whole) if predicted.events else 0.0
+    return (above if above * predicted.events > 0.5 else 0.0), predicted.events
+
+
+def _repeats(world: World) -> tuple[float, int]:
+    checked = CheckedDecoder(world.subject.decoder, world.subject.device, Watch(world.subject.progress).tick)
+    moved, logits = 0, 0
+    for row in world.rows.rows(3, 6, "planted twice"):
+        events, valid = checked.stack([row] * 2)  # no data frame
+        answers = [checked.full(events, valid) for _ in range(2)]
+        if len(row) > 1:
+            caches = [checked.prefill(events[:, :1], valid[:, :1])[1] for _ in range(2)]
+            answers += [checked.extend(events[:, 1:], valid[:, 1:], cache)[0] for cache in caches]
+        for one, other in zip(answers[::2], answers[1::2], strict=True):
+            moved += int(((one != other) & ~(one.isnan() & other.isnan())).sum())
+            logits += one.numel()
+    return moved, logits
+
+
+def _split(crossing: bool) -> Probe:
+    def probe(world: World) -> tuple[float, int]:
+        report = world.subject.leakage
+        if report is None:
+            return 0.0, 0
+        found = sum(report.crossing_keys.values()) if crossing else report.shared_sessions
+        return found, report.held_out_sessions
+
+    return probe
+
+
+_UNDER_SETTINGS: dict[str, Callable[[str], Probe]] = {
+    "padding emitted": _counted(lambda one: one.padding, events=True),
+    "events after the end": _counted(lambda one: one.after_end, events=True),
+    "invalid sequences": _counted(lambda one: one.wrong is not None),
+    "mislabelled stops": _counted(lambda one: one.mislabelled),
+    "capped sequences": _capped,
+    "share not ended by choice": _not_chosen,
+    "wrong effective cap": _caps,
+    "batch dependent sequences": _company,
+    "repeated hypotheses": _repeated,
+    "beam score error": _scores,
+    "top-k 1 differs from greedy": _narrow,
+    "filter errors": _filters,
+}
+
+OTHER_PROBES: dict[tuple[str, str], Probe] = {
+    ("event grammar", "allowed illegal cells"): _grammar(lambda tally: tally.illegal),
+    ("event grammar", "states with no event"): _grammar(lambda tally: tally.empty),
+    ("event grammar", "ends out of reach"): _grammar(lambda tally: tally.out_of_reach),
+    ("event grammar", "end not forced"): _grammar(lambda tally: tally.not_forced),
+    ("training", "target shift"): _target_shift,
+    ("training", "padding in the loss"): lambda world: loss_probes.padding_effect(world.shift, world.loss),
+    ("training", "accumulation"): lambda world: loss_probes.accumulation_error(world.shift, world.loss),
+    ("training", "repeat with the same input"): _repeats,
+    ("training", "accuracy above the ceiling"): _above_ceiling,
+    ("training", "sessions on both sides"): _split(crossing=False),
+    ("training", "keys crossing the split"): _split(crossing=True),
+}
+"""Probes of the mask and of training, by audit and check."""
+
+
+def under_setting(check: str, kind: str) -> Probe:
+    """The probe of a check of decoding settings, under a setting of this kind."""
+    return _UNDER_SETTINGS[check](kind)

@@ -1,0 +1,97 @@
+"""Faults of numbers: a cached path that is coarser than the full one, a little or a lot, in its store or its logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from auditlib.audits.faults.needs import alters_keys, has_float64, is_coarser, shows_its_cache
+from auditlib.audits.faults.planting import Fault, Need, Plant
+from auditlib.audits.faults.wrapping import Planted, Showing, wrapped
+
+
+class _CoarseStore(Showing):
+    """Keys and values of prompt and steps are kept in 16 bits (8 of them significant)."""
+
+    def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
+        logits, cache = super().prefill(events, valid)
+        for stored in self.inner.stored(cache)[:2]:
+            stored.copy_(stored.to(torch.bfloat16).to(stored.dtype))
+        return logits, cache
+
+    def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        def coarse(_: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+            return keys.to(torch.bfloat16).to(keys.dtype), values.to(torch.bfloat16).to(values.dtype)
+
+        logits, cache = self.inner.extend_altered(events, valid, cache, coarse)
+        return logits, cache
+
+
+class _Off(Planted):
+    """Cached logits are off by a share of themselves, of another sign for every other event."""
+
+    def __init__(self, inner: Any, share: float, roundoffs: float = 0.0) -> None:
+        super().__init__(inner)
+        self._share, self._roundoffs = share, roundoffs
+
+    def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        logits, cache = super().extend(events, valid, cache)
+        share = self._share + self._roundoffs * torch.finfo(logits.dtype).eps
+        signs = 1 - 2 * (torch.arange(logits.shape[-1], device=logits.device) % 2).to(logits.dtype)
+        return logits + share * logits.abs().amax(-1, keepdim=True) * signs, cache
+
+
+class _Coarse(Planted):
+    """Cached logits pass through another dtype on their way out."""
+
+    def __init__(self, inner: Any, dtype: torch.dtype, least: torch.dtype | None = None) -> None:
+        super().__init__(inner)
+        self._dtype, self._least = dtype, least
+
+    def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        logits, cache = super().extend(events, valid, cache)
+        return logits.to(self._dtype).to(logits.dtype), cache
+
+
+class _OtherChoice(Planted):
+    """The two likeliest events change places on the cached path."""
+
+    def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        logits, cache = super().extend(events, valid, cache)
+        best = logits.topk(2)
+        return logits.scatter(-1, best.indices, best.values.flip(-1)), cache
+
+
+def _numbers(
+    name: str, plant: Plant, check: str, report: str = "", needs: tuple[Need, ...] = (), audit: str = "numerics"
+) -> Fault:
+    return Fault(name, "numerics", audit, (check,), plant, report, needs)
+
+
+_STORE = (shows_its_cache, alters_keys)
+_BF16 = "oarriaga/paz PR 415"
+
+ROUNDING: tuple[Fault, ...] = (
+    _numbers("the cache is kept in 16 bits", wrapped(_CoarseStore), "logic in float64", _BF16, (has_float64, *_STORE)),
+    _numbers("float64 is computed in float32", wrapped(_Coarse, dtype=torch.float32), "logic in float64", _BF16,
+             (has_float64,)),
+    _numbers("cached logits are off by a ten-millionth", wrapped(_Off, share=1e-7), "logic in float64",
+             "huggingface/transformers #25420", (has_float64,)),
+    _numbers("cached logits are off by a hundred-millionth", wrapped(_Off, share=1e-8), "single events in float64",
+             "huggingface/transformers #25420", (has_float64,), "cache parity"),
+    _numbers("cached logits are off by sixteen roundoffs", wrapped(_Off, share=0.0, roundoffs=16.0), "pooled ratio",
+             "NVIDIA/TensorRT-LLM #15503", (is_coarser,)),
+    _numbers("each session is off by sixteen roundoffs", wrapped(_Off, share=0.0, roundoffs=16.0),
+             "sessions above ratio 1.25",
+             "vllm-project/vllm #51187", (is_coarser,)),
+    _numbers("cached logits come out in 8 bits", wrapped(_Coarse, dtype=torch.float8_e4m3fn), "pooled ratio",
+             "vllm-project/vllm PR 54338", (is_coarser,)),
+    _numbers("the two likeliest change places", wrapped(_OtherChoice), "decisions that differ",
+             "vllm-project/vllm #51187"),
+    Fault("cached logits pass through float64", "numerics", "cache parity", ("single events",),
+          wrapped(_Coarse, dtype=torch.float64), equivalent="float64 holds every number of a coarser dtype exactly"),
+    Fault("cached logits are off by less than a roundoff", "numerics", "cache parity", ("single events",),
+          wrapped(_Off, share=0.0, roundoffs=0.1), equivalent="less than what writing down a logit in its dtype costs"),
+)  # fmt: skip
