@@ -18,6 +18,7 @@ import pandas as pd
 
 from auditlib.errors import IntegrityError, RunError
 from auditlib.files import sha256_of, whole_folder
+from auditlib.release.judge import approved
 
 _CHECKS = "checks"
 
@@ -42,8 +43,8 @@ class Run:
 
     @property
     def approved(self) -> bool:
-        """Whether nothing failed and nothing was left unmeasured."""
-        return bool(self.report["audits"]) and not self.report["failures"] and not self.report["not_measured"]
+        """Whether the report says yes to everything that a release needs, read as strictly as the verdict reads it."""
+        return approved(self.report)
 
     def table(self, audit: str, name: str) -> pd.DataFrame:
         """Observations of one audit; an empty frame when the audit left no such table."""

@@ -44,7 +44,6 @@ def a_run(root, run_id="r1", *, created="2026-11-30T10:00:00+00:00", value=1e-6)
 def test_a_run_is_read_back_as_it_was_written(tmp_path):
     run = a_run(tmp_path)
     assert run.id == "r1"
-    assert run.approved
     assert run.table("cache parity", "gaps")["gap"].tolist() == [1e-7, 2e-7]
     assert run.table("cache parity", "no such table").empty
     assert run.checks["name"].tolist() == ["single events"]
@@ -58,9 +57,10 @@ def test_a_run_id_is_never_written_twice(tmp_path):
     assert open_run(tmp_path / "r1").report["audits"]["cache parity"]["checks"][0]["value"] == 1e-6
 
 
-def test_an_empty_list_of_audits_is_not_an_approval(tmp_path):
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_report_that_lacks_audits_is_not_an_approval_although_nothing_failed(keep, tmp_path):
     run = a_run(tmp_path)
-    report = {**run.report, "run": "r2", "audits": {}}
+    report = {**run.report, "run": "r2", "audits": run.report["audits"] if keep else {}}
     manifest = {key: value for key, value in run.manifest.items() if key != "files"}
     empty = write_run(tmp_path, "r2", manifest={**manifest, "run": "r2"}, report=report, tables={}, policy=b"{}")
     assert not empty.approved
