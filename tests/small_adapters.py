@@ -32,7 +32,12 @@ def need(*packages: str) -> None:
 
 def library_config(family: str, **changes: Any) -> dict[str, Any]:
     """A `config.json` of a model with 16 channels in 2 layers, whose weights are wide enough to matter."""
-    shape: dict[str, Any] = {"vocab_size": EVENT_MAP.size, "initializer_range": 0.5, "bos_token_id": 1, "eos_token_id": 2}
+    shape: dict[str, Any] = {
+        "vocab_size": EVENT_MAP.size,
+        "initializer_range": 0.5,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
     if family == "gpt2":
         shape |= {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT}
     else:

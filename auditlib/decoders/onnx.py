@@ -72,6 +72,7 @@ class PastStore(Store):
 
     def __init__(self, keys: Iterable[Tensor], values: Iterable[Tensor]) -> None:
         self.keys, self.values = list(keys), list(values)
+        self._shared: tuple[Tensor, Tensor] | None = None
 
     @property
     def columns(self) -> int:
@@ -80,9 +81,10 @@ class PastStore(Store):
 
     def tensors(self) -> tuple[Tensor, Tensor]:
         """Keys and values [L, B, H, S, D]; the layers are made to share their memory."""
-        keys, values = torch.stack(self.keys), torch.stack(self.values)
-        self.keys, self.values = list(keys), list(values)
-        return keys, values
+        if self._shared is None:
+            self._shared = torch.stack(self.keys), torch.stack(self.values)
+            self.keys, self.values = (list(tensor) for tensor in self._shared)
+        return self._shared
 
     def nbytes(self) -> int:
         """Bytes of keys and values."""

@@ -67,6 +67,7 @@ class LibraryStore(Store):
         self.cache = cache
         self.room = room
         self._columns = columns
+        self._shared: tuple[Tensor, Tensor] | None = None
 
     @property
     def columns(self) -> int:
@@ -75,9 +76,12 @@ class LibraryStore(Store):
 
     def tensors(self) -> tuple[Tensor, Tensor]:
         """Keys and values [L, B, H, S, D] of the columns in use; the layers are made to share their memory."""
-        keys, values = (torch.stack([getattr(one, name) for one in self.cache.layers]) for name in ("keys", "values"))
-        for layer, own_keys, own_values in zip(self.cache.layers, keys, values, strict=True):
-            layer.keys, layer.values = own_keys, own_values
+        if self._shared is None:
+            layers = self.cache.layers
+            self._shared = torch.stack([one.keys for one in layers]), torch.stack([one.values for one in layers])
+            for layer, own_keys, own_values in zip(layers, *self._shared, strict=True):
+                layer.keys, layer.values = own_keys, own_values
+        keys, values = self._shared
         return keys[..., : self._columns, :], values[..., : self._columns, :]
 
     def nbytes(self) -> int:
