@@ -31,21 +31,28 @@ class CheckedDecoder:
     def full(self, events: Tensor, valid: Tensor) -> Tensor:
         """Logits [B, T, V] of the full path."""
         self._watch()
-        return self._counted("full", self.decoder.full(events, valid), events.shape)
+        given = (events.clone(), valid.clone())
+        logits = self._counted("full", self.decoder.full(events, valid), given[0].shape)
+        _require_untouched("full", (events, valid), given)
+        return logits
 
     @torch.no_grad()
     def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
         """Logits [B, V] after each row's last valid event, and the cache."""
         self._watch()
+        given = (events.clone(), valid.clone())
         logits, cache = self.decoder.prefill(events, valid)
-        return self._counted("prefill", logits, events.shape[:1]), cache
+        _require_untouched("prefill", (events, valid), given)
+        return self._counted("prefill", logits, given[0].shape[:1]), cache
 
     @torch.no_grad()
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
         """Logits [B, K, V] of the new events, and the new cache."""
         self._watch()
+        given = (events.clone(), valid.clone())
         logits, cache = self.decoder.extend(events, valid, cache)
-        return self._counted("extend", logits, events.shape), cache
+        _require_untouched("extend", (events, valid), given)
+        return self._counted("extend", logits, given[0].shape), cache
 
     @torch.no_grad()
     def reorder(self, cache: Any, parents: Sequence[int]) -> Any:
@@ -85,8 +92,17 @@ class CheckedDecoder:
         return logits
 
 
+def _require_untouched(verb: str, now: tuple[Tensor, Tensor], given: tuple[Tensor, Tensor]) -> None:
+    """Raise DecoderError when a decoder wrote into what it was given: whatever is compared afterwards means nothing."""
+    if not all(torch.equal(left, right) for left, right in zip(now, given, strict=True)):
+        raise DecoderError(f"{verb} changed the events or the validity that it was given, which are its caller's")
+
+
 class Alone:
-    """Full-path logits [T, V] of single rows, each read in a batch of its own, without padding: the reference."""
+    """Full-path logits [T, V] of single rows, without padding: the reference.
+
+    Each row is read in a batch of its own, unless `ready` was asked to read many of one length at once.
+    """
 
     def __init__(self, checked: CheckedDecoder) -> None:
         self._checked = checked
@@ -97,6 +113,16 @@ class Alone:
         if row not in self._known:
             self._known[row] = self._checked.full(*self._checked.stack([row]))[0]
         return self._known[row]
+
+    def ready(self, rows: Sequence[Row]) -> None:
+        """Read rows that will be asked for, those of one length together.
+
+        For rows whose company is not in question: other probes compare it with rows that are truly alone.
+        """
+        unknown = [row for row in dict.fromkeys(rows) if row not in self._known]
+        if unknown:
+            for row, logits in zip(unknown, self._checked.whole(unknown), strict=True):
+                self._known[row] = logits[: len(row)]
 
 
 def refusal(call: Callable[[], object]) -> str | None:

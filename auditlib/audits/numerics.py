@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import pandas as pd
 import torch
@@ -12,11 +11,12 @@ from auditlib.audits.base import Audit, Findings, Measurement, Subject
 from auditlib.audits.checked import CheckedDecoder
 from auditlib.audits.decisions import Decisions
 from auditlib.audits.growing import Bench
-from auditlib.audits.held_out import HeldOut, Material, Row, batches, held_out, material, written
+from auditlib.audits.held_out import Row, batches, held_out, material, written
 from auditlib.audits.parity_probes import battery
+from auditlib.audits.precise import load_precise
 from auditlib.audits.rounding import Errors, SessionRatio
 from auditlib.audits.sweep import Advance, cached_logits
-from auditlib.audits.tolerance import Tolerance, study
+from auditlib.audits.tolerance import FloorStudy, Tolerance
 from auditlib.audits.work import Piece, Watch
 
 LOGIC, SESSIONS, POOLED = "logic in float64", "sessions above ratio 1.25", "pooled ratio"
@@ -25,23 +25,33 @@ _POSITIONS = 1_000
 _EVERYDAY = 32
 
 
-@dataclass
 class _Numerics:
     """One measurement of numerics: its pieces of work, and what they found."""
 
-    subject: Subject
-    watch: Watch
-    held: HeldOut
-    rows: Material
-    tolerance: Tolerance
-    own: CheckedDecoder
-    fine: CheckedDecoder | None
-    errors: Errors
-    decisions: Decisions = field(default_factory=Decisions)
-    logic: Bench | None = None
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.watch = Watch(subject.progress)
+        self.held = held_out(subject)
+        self.rows = material(subject, self.held)
+        precise = load_precise(subject, self.watch)
+        self.floor = FloorStudy(subject, self.held, self.rows, precise, self.watch)
+        self.own = CheckedDecoder(subject.decoder, subject.device, self.watch.tick)
+        self.logic: Bench | None = None
+        self.fine: CheckedDecoder | None = None
+        if precise.decoder is not None:
+            self.logic = Bench(CheckedDecoder(precise.decoder, subject.device, self.watch.tick), self.rows)
+            self.fine = None if subject.dtype == torch.float64 else self.logic.checked
+        self.errors = Errors(torch.finfo(subject.dtype).eps / 2)
+        self.decisions = Decisions()
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """The tolerance, once the pieces of the floor are done."""
+        return self.floor.result()
 
     def pieces(self) -> Iterator[Piece]:
-        """All work."""
+        """All work; the floor comes first, as decisions are told from ties by it."""
+        yield from self.floor.pieces()
         made_up = self.rows.rows(_POSITIONS // _EVERYDAY + 1, _EVERYDAY, "numerics")
         for batch in (*batches(self.held.rows, self.rows.vocabulary), sorted(set(made_up))):
             yield "both paths against float64", lambda batch=batch: self._compare(batch)  # type: ignore[misc]
@@ -59,21 +69,9 @@ class _Numerics:
             self.errors.add(batch, cached, full, exact)
 
 
-def _prepared(subject: Subject) -> _Numerics:
-    watch, held = Watch(subject.progress), held_out(subject)
-    rows, tolerance = material(subject, held), study(subject)
-    own = CheckedDecoder(subject.decoder, subject.device, watch.tick)
-    precise, fine, logic = tolerance.precise.decoder, None, None
-    if precise is not None:
-        logic = Bench(CheckedDecoder(precise, subject.device, watch.tick), rows)
-        fine = None if subject.dtype == torch.float64 else logic.checked
-    errors = Errors(torch.finfo(subject.dtype).eps / 2)
-    return _Numerics(subject, watch, held, rows, tolerance, own, fine, errors, logic=logic)
-
-
 def _measure(subject: Subject) -> Findings:
     """Logic, ratios and decisions over the held-out prefixes, with the noise floor they are seen against."""
-    numerics = _prepared(subject)
+    numerics = _Numerics(subject)
     numerics.watch.run(numerics.pieces())
     ratios = list(numerics.errors.of(list(numerics.held.sessions))) if numerics.fine is not None else []
     return Findings(
