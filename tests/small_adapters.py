@@ -27,7 +27,7 @@ def need(*packages: str) -> None:
     """Skip where an optional package is not installed, and say how to get it."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed: pip install -r requirements-adapters.txt")
+            pytest.skip(f"no {package}: pip install -r requirements-adapters.txt", allow_module_level=True)
 
 
 def library_config(family: str, **changes: Any) -> dict[str, Any]:
