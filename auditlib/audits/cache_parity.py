@@ -10,6 +10,8 @@ import torch
 from auditlib.audits.base import Audit, Findings, Measurement, Subject
 from auditlib.audits.beyond import accepted_beyond
 from auditlib.audits.checked import CheckedDecoder
+from auditlib.audits.coverage import held_out_coverage
+from auditlib.audits.enumerated_parity import BUDGET, Enumerated, enumerate_prefixes, enumerated_pieces
 from auditlib.audits.gaps import COLUMNS, PrefixGaps, gap
 from auditlib.audits.growing import Bench
 from auditlib.audits.held_out import HeldOut, Row, batches, held_out, material, written
@@ -42,6 +44,8 @@ class _Parity:
         self.singles_in_float64 = PrefixGaps(self.held)
         shown, self.not_shown = inspectable(self.bench.checked, rows.rows(1, 4, "trial")[0])
         self.stored = None if shown is None else StoredProbe(self.bench, shown, self.fine)
+        # Their gaps count as those of reordered rows, which they are: beside the judged checks nothing hides.
+        self.enumerated = Enumerated(enumerate_prefixes(subject, BUDGET), gaps=self.bench.gaps)
         self.accepted: list[str] = []
         self.requests = 0
 
@@ -51,6 +55,8 @@ class _Parity:
         for batch in batches(self.held.rows, self.bench.material.vocabulary):
             yield "held-out prefixes, event by event", lambda batch=batch: self._sweep(batch)  # type: ignore[misc]
         yield from battery(self.bench)
+        for work in enumerated_pieces(self.enumerated, self.bench.checked):
+            yield "every valid prefix up to a depth", work
         if self.stored is not None:
             yield STORED, self.stored.run
         yield "requests beyond the context", self._beyond
@@ -100,6 +106,8 @@ def _measurements(parity: _Parity, tolerance: Tolerance) -> Iterator[Measurement
         yield Measurement(IN_FLOAT64, fine.worst / tolerance.scale, "relative", fine.count)
     yield Measurement("accepted beyond the context", len(parity.accepted), "requests", parity.requests)
     yield Measurement("not finite logits", parity.bench.checked.not_finite, "logits", parity.bench.checked.logits)
+    yield from held_out_coverage(parity.subject, parity.held, parity.singles).measurements()
+    yield from parity.enumerated.measurements()
     yield from tolerance.measurements()
 
 
@@ -121,6 +129,8 @@ def _notes(parity: _Parity, tolerance: Tolerance) -> Iterator[str]:
         )
     for words in parity.accepted:
         yield f"Served beyond the context: {words}."
+    yield from held_out_coverage(parity.subject, parity.held, parity.singles).notes()
+    yield from parity.enumerated.notes()
     if parity.held.shortened:
         yield f"{parity.held.shortened} sessions are longer than the context; their prefixes were read up to it."
 

@@ -1,4 +1,4 @@
-"""Every way to make a side of a counterexample a little smaller. Each move names its place, so that it fits both sides."""
+"""Every way to make a side of a counterexample a little smaller. A move names its place, so it fits both sides."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def _drop_row(place: int, row: int) -> Move:
         for step in side.steps[place:]:
             if step.verb == "reorder" and len(kept) > place:
                 left = [parent not in gone for parent in step.parents]
-                parents = tuple(p - sum(g < p for g in gone) for p, keep in zip(step.parents, left, strict=True) if keep)
+                staying = [parent for parent, keep in zip(step.parents, left, strict=True) if keep]
+                parents = tuple(parent - sum(other < parent for other in gone) for parent in staying)
                 gone = {index for index, keep in enumerate(left) if not keep}
                 kept.append(replace(step, parents=parents))
             else:
@@ -211,7 +212,9 @@ def _parent(place: int, row: int, parent: int) -> Move:
 def _simplest_events(plain: Plain) -> Move:
     def move(side: Side) -> Side | None:
         for cell in _cells(side.steps):
-            side = _set(side, cell, _simple(side, cell, plain, plain.events[0]), side.steps[cell[0]].valid[cell[1]][cell[2]])
+            place, row, column = cell
+            keep = side.steps[place].valid[row][column]
+            side = _set(side, cell, _simple(side, cell, plain, plain.events[0]), keep)
         return side
 
     return move
@@ -245,4 +248,5 @@ def _set(side: Side, cell: tuple[int, int, int], event: int, keep: bool) -> Side
     line, flags = list(step.events[row]), list(step.valid[row])
     line[column], flags[column] = event, keep
     events = (*step.events[:row], tuple(line), *step.events[row + 1 :])
-    return _with(side, place, replace(step, events=events, valid=(*step.valid[:row], tuple(flags), *step.valid[row + 1 :])))
+    valid = (*step.valid[:row], tuple(flags), *step.valid[row + 1 :])
+    return _with(side, place, replace(step, events=events, valid=valid))

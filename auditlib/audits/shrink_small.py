@@ -45,7 +45,7 @@ def _one_row(places: int, plain: Plain, events: list[int], full: bool) -> Iterat
 
 def _two_rows(places: int, plain: Plain, events: list[int], full: bool) -> Iterator[Side]:
     whole = (True,) * places
-    paddings = [whole, *(whole[:place] + (False,) + whole[place + 1 :] for place in range(places))]
+    paddings = [whole, *((*whole[:place], False, *whole[place + 1 :]) for place in range(places))]
     for other in paddings:
         for sizes in _chunkings(places, full):
             for order in _ORDERS if len(sizes) > 1 else ((),):

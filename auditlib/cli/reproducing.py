@@ -45,7 +45,10 @@ def _reproduce(options: argparse.Namespace) -> int:
     fails = not gap <= case.limit
     others = "" if decoder.revision == case.revision else " (found on another revision)"
     verdict = "still fails" if fails else "does not fail any more"
-    say(options, f"{case.sentence()}\n{case.audit}, {case.check}: {verdict}{others}: gap {gap:.6g}, limit {case.limit:.6g}")
+    say(
+        options,
+        f"{case.sentence()}\n{case.audit}, {case.check}: {verdict}{others}: gap {gap:.6g}, limit {case.limit:.6g}",
+    )
     emit(options, {
         "format": 1, "audit": case.audit, "check": case.check, "fails": fails,
         "gap": gap if math.isfinite(gap) else None, "limit": case.limit,

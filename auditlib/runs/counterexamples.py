@@ -13,7 +13,7 @@ from auditlib.runs.folder import Run
 
 FOLDER = "counterexamples"
 
-_SCRIPT = '''"""Plays the counterexample beside it: python THIS_FILE REVISION_FOLDER [--allow-code]; 1 while it still fails."""
+_SCRIPT = '''"""Plays the case beside it: python THIS_FILE REVISION_FOLDER [--allow-code]; 1 while it still fails."""
 import sys
 from pathlib import Path
 

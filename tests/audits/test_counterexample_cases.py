@@ -118,7 +118,7 @@ def _changed(path: list, value: object) -> str:
 def test_what_is_no_counterexample_is_refused_with_the_file_named(text, tmp_path):
     file = tmp_path / "case.json"
     file.write_text(text)
-    with pytest.raises(InputError, match="case.json"):
+    with pytest.raises(InputError, match=r"case\.json"):
         read_case(file)
 
 
