@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 
 app: $(VENV)/.app
 	$(BIN)/python -m auditlib demo
-	$(BIN)/streamlit run app.py --server.port $(PORT) $(if $(HEADLESS),--server.headless true,)
+	$(BIN)/streamlit run app.py --server.port $(PORT) --server.headless $(if $(HEADLESS),true,false)
 
 test: $(VENV)/.dev browser
 	$(BIN)/ruff check .
