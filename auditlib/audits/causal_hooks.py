@@ -14,7 +14,7 @@ from auditlib.audits.held_out import Material, Row
 from auditlib.decoders.capabilities import Alter, Alterable, Differentiable, Inspectable
 
 _POISON = 1e18
-_MOST_EVENTS = 24
+_MOST_EVENTS, _MOST_LOGITS = 24, 1 << 23
 
 
 def jacobian(decoder: Differentiable, material: Material, laid: Laid, device: str, seen: Change) -> None:
@@ -25,7 +25,8 @@ def jacobian(decoder: Differentiable, material: Material, laid: Laid, device: st
     """
     events, valid = (tensor[None] for tensor in laid.tensors(material.padding, device))
     columns = range(laid.left, laid.left + len(laid.row))
-    ids = range(0, material.vocabulary, max(1, material.vocabulary // _MOST_EVENTS))
+    asked_events = max(2, min(_MOST_EVENTS, _MOST_LOGITS // (len(laid.row) * events.shape[1] * material.vocabulary)))
+    ids = range(0, material.vocabulary, max(1, material.vocabulary // asked_events))
     asked = torch.tensor([(column, event) for column in columns for event in ids], device=device)
     embeddings = decoder.embed(events).detach().repeat(len(asked), 1, 1).requires_grad_()
     logits = decoder.full_from_embeddings(embeddings, valid.repeat(len(asked), 1))

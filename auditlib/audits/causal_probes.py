@@ -12,7 +12,7 @@ from auditlib.audits.changes import Change, moved
 from auditlib.audits.checked import CheckedDecoder
 from auditlib.audits.held_out import Material, Row
 
-_MOST_POSITIONS = 1 << 15
+_MOST_POSITIONS, _MOST_LOGITS = 1 << 15, 1 << 22
 _EVERY_EVENT_WITHIN = 1 << 14
 _LENGTHS = (2, 3, 4, 5, 8, 9, 17, 33)
 _ALL_CUTS_UP_TO = 48
@@ -67,7 +67,7 @@ def exhaustive_next_event(checked: CheckedDecoder, material: Material, laid: Lai
     """
     events, valid = laid.tensors(material.padding, checked.device)
     changes = list(_changes(material, laid.row, cuts(len(laid.row))))
-    at_once = max(1, _MOST_POSITIONS // len(events))
+    at_once = max(1, min(_MOST_POSITIONS, _MOST_LOGITS // material.vocabulary) // len(events))
     for begin in range(0, len(changes), at_once):
         part = changes[begin : begin + at_once]
         base, masks = events.repeat(len(part), 1), valid.repeat(len(part), 1)
@@ -118,9 +118,14 @@ def wider_batch(checked: CheckedDecoder, material: Material, row: Row, seen: Cha
             _note_all(seen, checked.full(events[None], valid[None])[:, left : left + len(row)], alone, [row])
 
 
+def every_event_fits(material: Material, row: Row, positions: Sequence[int]) -> bool:
+    """Whether every event is put at each of the positions; otherwise three are, as all would be very many."""
+    return len(positions) * len(material.alphabet) * len(row) <= _EVERY_EVENT_WITHIN
+
+
 def _changes(material: Material, row: Row, positions: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """(position, another event): all of them, or three a position where that would be very many; last, an early end."""
-    affordable = len(positions) * len(material.alphabet) * len(row) <= _EVERY_EVENT_WITHIN
+    """(position, another event): every other event, or three where that would be very many; last, an early end."""
+    affordable = every_event_fits(material, row, positions)
     chance = material.random(f"changes {row}")
     for position in positions:
         others = [event for event in material.alphabet if event != row[position]]

@@ -12,6 +12,8 @@ from auditlib.audits.held_out import Row
 from auditlib.decoders.protocol import Decoder
 from auditlib.errors import CancelledError, DecoderError
 
+_MOST_REMEMBERED = 1 << 25
+
 
 class CheckedDecoder:
     """The verbs of contract 1, refusing answers of a wrong shape with a DecoderError that names verb and shapes.
@@ -101,17 +103,19 @@ def _require_untouched(verb: str, now: tuple[Tensor, Tensor], given: tuple[Tenso
 class Alone:
     """Full-path logits [T, V] of single rows, without padding: the reference.
 
-    Each row is read in a batch of its own, unless `ready` was asked to read many of one length at once.
+    Each row is read in a batch of its own, unless `ready` was asked to read many of one length at once. What was read
+    is remembered within bounds, and read again beyond them.
     """
 
     def __init__(self, checked: CheckedDecoder) -> None:
         self._checked = checked
         self._known: dict[Row, Tensor] = {}
+        self._numbers = 0
 
     def __call__(self, row: Row) -> Tensor:
         """Logits [T, V] of `row`."""
         if row not in self._known:
-            self._known[row] = self._checked.full(*self._checked.stack([row]))[0]
+            self._remember(row, self._checked.full(*self._checked.stack([row]))[0])
         return self._known[row]
 
     def ready(self, rows: Sequence[Row]) -> None:
@@ -122,7 +126,14 @@ class Alone:
         unknown = [row for row in dict.fromkeys(rows) if row not in self._known]
         if unknown:
             for row, logits in zip(unknown, self._checked.whole(unknown), strict=True):
-                self._known[row] = logits[: len(row)]
+                self._remember(row, logits[: len(row)].clone())
+
+    def _remember(self, row: Row, logits: Tensor) -> None:
+        if self._numbers + logits.numel() > _MOST_REMEMBERED:
+            self._known.clear()
+            self._numbers = 0
+        self._known[row] = logits
+        self._numbers += logits.numel()
 
 
 def refusal(call: Callable[[], object]) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from auditlib.audits.base import Subject
+from auditlib.errors import InputError
 from auditlib.events.prefixes import PrefixTrie
 
 Row = tuple[int, ...]
@@ -70,7 +71,12 @@ class Material:
 
 
 def held_out(subject: Subject) -> HeldOut:
-    """Distinct prefixes of the subject's held-out sessions, without their ends, cut at the context length."""
+    """Distinct prefixes of the subject's held-out sessions, without their ends, cut at the context length.
+
+    InputError where there is no session: what was measured on nothing must not look measured.
+    """
+    if not subject.held_out:
+        raise InputError("there is no held-out session to audit on; split with a larger --held-out")
     context = subject.decoder.context_length
     sessions: dict[Row, str] = {}
     weights: dict[Row, int] = {}

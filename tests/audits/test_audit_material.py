@@ -14,7 +14,7 @@ from auditlib.audits.gaps import Gaps, gap
 from auditlib.audits.growing import Bench, Growing, Layout
 from auditlib.audits.held_out import batches, held_out, material, spread, written
 from auditlib.audits.sweep import Advance, cached_logits
-from auditlib.errors import CancelledError, DecoderError
+from auditlib.errors import CancelledError, DecoderError, InputError
 from auditlib.sessions.session import Session
 from tests.doubles import ToyDecoder
 from tests.subjects import MAP, SESSIONS, subject_of
@@ -147,6 +147,20 @@ def test_the_table_keeps_the_worst_prefixes_and_the_measurement_counts_all():
     assert (found.value, found.count) == (1199.0, 1200)
     assert [row[4] for row in rows] == [float(value) for value in range(1199, 699, -1)]
     assert rows[0][2] == written((1, 3, 1199))
+
+
+def test_rows_that_outgrow_the_memory_of_references_are_read_again(monkeypatch):
+    monkeypatch.setattr("auditlib.audits.checked._MOST_REMEMBERED", 3 * MAP.size)
+    decoder = checked()
+    alone = Alone(decoder)
+    alone.ready([(1, 3, 4), (1, 5, 6), (1, 3)])
+    for row in ((1, 3, 4), (1, 5, 6), (1, 3), (1, 3, 4)):
+        assert torch.equal(alone(row), decoder.whole([row])[0])
+
+
+def test_without_a_held_out_session_nothing_is_measured():
+    with pytest.raises(InputError, match="no held-out session"):
+        held_out(subject_of(toy(), sessions=()))
 
 
 def test_any_exception_is_a_refusal_except_the_wish_to_stop():
