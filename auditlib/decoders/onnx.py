@@ -177,7 +177,7 @@ def _tensors(message: Any) -> Iterator[Any]:
         return
     for field, value in message.ListFields():
         if field.message_type is not None:
-            for part in value if field.is_repeated else [value]:
+            for part in [value] if hasattr(value, "ListFields") else value:
                 yield from _tensors(part)
 
 
