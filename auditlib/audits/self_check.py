@@ -115,14 +115,17 @@ class _SelfCheck:
             return Planting(fault, check, reason=reason)
         probe = _probe(fault, check)
         clean, clean_count = self._without(fault, check, probe)
+        world = fault.plant(replace(self._world, shown=[]))
         try:
-            value, count = probe(fault.plant(self._world))
+            value, count = probe(world)
         except CancelledError:
             raise
         except Exception as problem:  # noqa: BLE001  # a fault that breaks the probe was not seen by it
             return Planting(
                 fault, check, clean=clean, clean_count=clean_count, problem=f"{type(problem).__name__}: {problem}"
             )
+        if world.shown and not any(world.shown):
+            return Planting(fault, check, reason="the loop has no occasion to show it after the prefixes at hand")
         return Planting(fault, check, float(value), count, clean, clean_count)
 
     def _claimed(self, fault: Fault) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auditlib.audits.faults.needs import context_of, two_events
+from auditlib.audits.faults.needs import context_of, feels_old_events, feels_recent_events, two_events
 from auditlib.audits.faults.planting import Fault, Need, Plant
 from auditlib.audits.faults.wrapping import Batch, Planted, Retold, Told, wrapped
 from auditlib.audits.held_out import Row
@@ -208,6 +208,12 @@ class _AtOneLength(Retold):
 def _parity(
     name: str, plant: Plant, check: str, report: str = "", needs: tuple[Need, ...] = (), kind: str = "cache parity"
 ) -> Fault:
+    return Fault(name, kind, "cache parity", (check,), plant, report, (*needs, feels_recent_events, feels_old_events))
+
+
+def _plain(
+    name: str, plant: Plant, check: str, report: str = "", needs: tuple[Need, ...] = (), kind: str = "cache parity"
+) -> Fault:
     return Fault(name, kind, "cache parity", (check,), plant, report, needs)
 
 
@@ -238,17 +244,17 @@ HISTORY: tuple[Fault, ...] = (
             "tenstorrent/tt-xla PR 4190", (context_of(8),), "uneven rows"),
     _parity("idle rows advance", wrapped(_Uneven, how="idle rows advance"), "uneven rows", "", (context_of(8),),
             "uneven rows"),
-    _parity("rows of an append mix", wrapped(_Mixed, verb="extend"), "uneven rows", "NVIDIA/TensorRT-LLM #8813", (),
+    _plain("rows of an append mix", wrapped(_Mixed, verb="extend"), "uneven rows", "NVIDIA/TensorRT-LLM #8813", (),
             "uneven rows"),
-    _parity("rows of a batch mix faintly", wrapped(_Mixed, verb="full", size=1e-3), "padded right",
+    _plain("rows of a batch mix faintly", wrapped(_Mixed, verb="full", size=1e-3), "padded right",
             "vllm-project/vllm #11778", (), "padding"),
     _parity("the last place is lost", wrapped(_LastPlaceLost), "exact boundary", "Nehanth/swarmllm #31",
             (context_of(4),),
             "boundary"),
     _parity("the last two places are lost", wrapped(_LastPlaceLost, short=1), "exact boundary", "", (context_of(4),),
             "boundary"),
-    _parity("no request is too long", wrapped(_NoRoomCheck, only_extend=False), "accepted beyond the context",
+    _plain("no request is too long", wrapped(_NoRoomCheck, only_extend=False), "accepted beyond the context",
             "Nehanth/swarmllm #31", (), "boundary"),
-    _parity("no append is too long", wrapped(_NoRoomCheck, only_extend=True), "accepted beyond the context", "", (),
+    _plain("no append is too long", wrapped(_NoRoomCheck, only_extend=True), "accepted beyond the context", "", (),
             "boundary"),
 )  # fmt: skip

@@ -9,7 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from auditlib.audits.faults.needs import names_weights, shows_its_cache, two_events
+from auditlib.audits.faults.needs import (
+    feels_old_events,
+    feels_recent_events,
+    names_weights,
+    shows_its_cache,
+    two_events,
+)
 from auditlib.audits.faults.planting import Fault, Need, Plant, World, in_decoder
 from auditlib.audits.faults.wrapping import Planted, wrapped
 from auditlib.audits.held_out import Row
@@ -18,6 +24,7 @@ from auditlib.decoding.cache_guard import CacheIdentity, GuardedCache, GuardedDe
 
 _ANSWER, _ALTERED = "answer after another session", "altered requests accepted"
 Key = Callable[[Row], Hashable]
+_FELT: tuple[Need, ...] = (two_events, feels_recent_events, feels_old_events)
 
 
 class _Remembers(Planted):
@@ -221,7 +228,7 @@ def _identity(name: str, plant: Plant, check: str, report: str = "", needs: tupl
 
 
 def _keyed(name: str, key: Key, report: str = "") -> Fault:
-    return _identity(f"a prefix cache keyed by {name}", wrapped(_Remembers, key=key), _ANSWER, report, (two_events,))
+    return _identity(f"a prefix cache keyed by {name}", wrapped(_Remembers, key=key), _ANSWER, report, _FELT)
 
 
 IDENTITY: tuple[Fault, ...] = (

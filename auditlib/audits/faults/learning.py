@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auditlib.audits.faults.needs import has_split, two_events
+from auditlib.audits.faults.needs import has_split, leaves_something_open, two_events
 from auditlib.audits.faults.planting import Fault, Need, Plant, World
 from auditlib.audits.faults.wrapping import Planted, wrapped
 from auditlib.audits.loss_probes import Loss, Shift
@@ -147,7 +147,8 @@ LEARNING: tuple[Fault, ...] = (
     _training("dropout stays on", wrapped(_Dropout, path="full"), _REPEAT, "karpathy/nanoGPT PR 240"),
     _training("dropout stays on in the cached path", wrapped(_Dropout, path="extend"), _REPEAT,
               "karpathy/nanoGPT PR 240"),
-    _training("the answers are known", wrapped(_KnowsTheRest), "accuracy above the ceiling", "TalwalkarLab/leaf #19"),
+    _training("the answers are known", wrapped(_KnowsTheRest), "accuracy above the ceiling", "TalwalkarLab/leaf #19",
+              (leaves_something_open,)),
     _training("a session on both sides", _leaks("session"), "sessions on both sides", "marin-community/marin PR 2700",
               (has_split,)),
     _training("a customer on both sides", _leaks("key"), "keys crossing the split", "HelenGuohx/logbert #57",

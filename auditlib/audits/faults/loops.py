@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auditlib.audits.faults.needs import forbids_something, two_events
+from auditlib.audits.faults.needs import feels_recent_events, forbids_something, never_ends_by_itself, two_events
 from auditlib.audits.faults.planting import Fault, Found, Need, Plan, Plant, World, real_loop
 from auditlib.audits.faults.wrapping import Planted, wrapped
 from auditlib.decoding.filters import keep_top_k, keep_top_p
@@ -109,14 +109,10 @@ def _other_score(_: Plan, __: int, found: Generated) -> Generated:
 
 
 def _all_wait(plan: Plan) -> Found:
-    """Each batch stops when its first row does: what a row gets depends on its company."""
+    """A batch stops as soon as any of its rows may: what a row gets depends on its company."""
     found = real_loop(plan)
-    done: Found = []
-    for begin in range(0, len(found), plan.batch):
-        part = found[begin : begin + plan.batch]
-        shortest = min((len(one.events) for some in part for one in some if one.events), default=0)
-        done += [[replace(one, events=one.events[:shortest]) for one in some] for some in part]
-    return done
+    most = 1 if min(plan.batch, len(found)) > 1 else plan.max_new
+    return [[replace(one, events=one.events[:most]) for one in some] for some in found]
 
 
 def _by_place(plan: Plan) -> Found:
@@ -241,9 +237,9 @@ LOOPS: tuple[Fault, ...] = (
     _policy("scores are normalised twice", _changed(_other_score), "beam score error", "beam",
             "huggingface/transformers #8722"),
     _policy("beams read another beam's cache", wrapped(_LeakyReorder), "beam score error", "beam",
-            "huggingface/transformers #46612", (two_events,)),
+            "huggingface/transformers #46612", (two_events, feels_recent_events)),
     _policy("the end is never likely", _never_ends, "share not ended by choice", "sampled",
-            "huggingface/transformers #25103"),
+            "huggingface/transformers #25103", (never_ends_by_itself,)),
     _policy("top-k keeps one more", _keeps(_one_more), "filter errors", "sampled",
             "kingoflolz/mesh-transformer-jax #164"),
     _policy("top-p drops the crossing event", _keeps(_no_crossing), "filter errors", "sampled",

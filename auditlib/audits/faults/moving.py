@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auditlib.audits.faults.needs import alters_keys, context_of, shows_its_cache, two_events
+from auditlib.audits.faults.needs import alters_keys, context_of, feels_recent_events, shows_its_cache, two_events
 from auditlib.audits.faults.planting import Fault, Need, Plant
 from auditlib.audits.faults.wrapping import Batch, Planted, Retold, Showing, Told, wrapped
 from auditlib.audits.held_out import Row
@@ -120,7 +120,8 @@ class _Unused(Planted):
 
 
 def _moving(name: str, plant: Plant, check: str, report: str = "", needs: tuple[Need, ...] = ()) -> Fault:
-    return Fault(name, "reorder", "cache parity", (check,), plant, report, (two_events, context_of(6), *needs))
+    needs = (two_events, context_of(6), *needs, feels_recent_events)
+    return Fault(name, "reorder", "cache parity", (check,), plant, report, needs)
 
 
 def _how(how: str) -> Plant:

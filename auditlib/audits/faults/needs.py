@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
 from auditlib.audits.checked import CheckedDecoder
 from auditlib.audits.faults.planting import Need, World
+from auditlib.audits.faults.wrapping import last_logits
+from auditlib.audits.held_out import Row
+from auditlib.audits.next_events import session_rows
 from auditlib.audits.offers import alterable, differentiable, inspectable
 from auditlib.decoders.capabilities import Fingerprinted
+from auditlib.decoders.lookup import ceiling
 
 
 def _offer(world: World, of: object) -> str | None:
@@ -77,3 +83,42 @@ def context_of(least: int) -> Need:
 def two_events(world: World) -> str | None:
     """There are two events to tell apart."""
     return None if len(world.rows.alphabet) > 1 else "the event map has a single event: no other can stand in its place"
+
+
+def feels_old_events(world: World) -> str | None:
+    """The decoder's answers depend on the oldest event of a long row, and on the order of old ones."""
+    changes = (lambda row: row[1:], lambda row: row[:1] + row[2:3] + row[1:2] + row[3:])
+    feels = all(_moves(world, change) for change in changes)
+    return None if feels else "the decoder's answers do not depend on old events"
+
+
+def feels_recent_events(world: World) -> str | None:
+    """The decoder's answers depend on the event before the newest."""
+    feels = _moves(world, lambda row: row[:-2] + row[-1:])
+    return None if feels else "the decoder's answers depend on the newest event only"
+
+
+def leaves_something_open(world: World) -> str | None:
+    """Some next event of the few sessions at hand cannot be told from what came before."""
+    rows = session_rows(world.subject)
+    whole = [row for row, weight in rows.items() for _ in range(weight)]
+    unsure = (1 - ceiling(whole)) * sum(max(0, len(row) - 2) for row in whole) if whole else 0.0
+    return None if unsure > 1 else "the few sessions at hand leave nothing to be guessed"
+
+
+def never_ends_by_itself(world: World) -> str | None:
+    """No state of the event order leaves a session nothing but its end."""
+    end, automata = world.subject.event_map.end, world.subject.order.automata().values()
+    ends = any(bool((one.legal[:, end] & (one.legal.sum(axis=1) == 1)).any()) for one in automata)
+    return "the event order itself leaves some sessions nothing but the end" if ends else None
+
+
+def _moves(world: World, change: Callable[[Row], Row]) -> bool:
+    """Whether a changed history moves the full path's answer by more than rounding."""
+    rows = world.rows.rows(3, 8, "remembered")
+    if len(rows[0]) < 4:
+        return False
+    decoder, device = world.subject.decoder, world.subject.device
+    with torch.no_grad():
+        apart = last_logits(decoder, rows, device) - last_logits(decoder, [change(row) for row in rows], device)
+    return float(apart.abs().max()) > 2 * world.tolerance.tolerance

@@ -9,9 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auditlib.audits.faults.planting import Fault, Plant
+from auditlib.audits.faults.needs import feels_old_events, feels_recent_events
+from auditlib.audits.faults.planting import Fault, Need, Plant
 from auditlib.audits.faults.wrapping import Batch, Planted, Retold, Told, wrapped
 from auditlib.audits.held_out import Row
+
+_REMEMBERS: tuple[Need, ...] = (feels_old_events, feels_recent_events)
 
 
 class _PaddingRead(Planted):
@@ -102,8 +105,8 @@ class _NotFinite(Planted):
         return logits.masked_fill(~valid[..., None], torch.nan), cache
 
 
-def _padding(name: str, plant: Plant, check: str, report: str = "") -> Fault:
-    return Fault(name, "padding", "cache parity", (check,), plant, report)
+def _padding(name: str, plant: Plant, check: str, report: str = "", needs: tuple[Need, ...] = _REMEMBERS) -> Fault:
+    return Fault(name, "padding", "cache parity", (check,), plant, report, needs)
 
 
 PADDING: tuple[Fault, ...] = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
@@ -66,6 +66,8 @@ class World:
     given: Callable[[OrderAutomaton], OrderAutomaton] = lambda automaton: automaton
     loop: Callable[[Plan], Found] = real_loop
     filters: Callable[[Tensor, Setting], Tensor] = filtered
+    shown: list[bool] = field(default_factory=list)
+    """For faults of the loop and its filters: whether each call that was made gave another result than the real one."""
 
 
 Plant = Callable[[World], World]

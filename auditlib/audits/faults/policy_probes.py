@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import torch
+from torch import Tensor
+
 from auditlib.audits import loss_probes
 from auditlib.audits.checked import CheckedDecoder
 from auditlib.audits.emitted import Emitted, recount
 from auditlib.audits.event_grammar import Expected, Tally, lanes_of
 from auditlib.audits.faults.path_probes import Probe
-from auditlib.audits.faults.planting import Found, Plan, World
+from auditlib.audits.faults.planting import Found, Plan, World, real_loop
 from auditlib.audits.next_events import NextEvents, session_rows
 from auditlib.audits.policy_probes import EndAverse, filter_errors, score_error, wrong_caps
 from auditlib.audits.policy_runs import Runs, batch_dependence, narrow_differs
@@ -19,6 +22,7 @@ from auditlib.audits.shift import ShiftStudy
 from auditlib.audits.work import Watch
 from auditlib.decoders.lookup import ceiling
 from auditlib.decoders.protocol import Decoder
+from auditlib.decoding.filters import filtered
 from auditlib.decoding.policies import Setting
 
 _PREFIXES = 24
@@ -47,7 +51,10 @@ class _PlantedRuns(Runs):
             decoder or subject.decoder, [case.row for case in cases], setting, subject.event_map, automata,
             subject.max_new_events, batch, subject.device,
         )  # fmt: skip
-        return self.world.loop(plan)
+        found = self.world.loop(plan)
+        if self.world.loop is not real_loop:
+            self.world.shown.append(found != real_loop(plan))
+        return found
 
 
 def _runs(world: World) -> tuple[_PlantedRuns, Sequence[PrefixCase]]:
@@ -77,6 +84,18 @@ def _not_chosen(kind: str) -> Probe:
     def probe(world: World) -> tuple[float, int]:
         emitted, _ = _emitted(world, _SETTINGS[kind])
         return sum(not one.chosen_end for one in emitted) / max(1, len(emitted)), len(emitted)
+
+    return probe
+
+
+def _mislabelled(kind: str) -> Probe:
+    """With the decoder as it is, and with one that never wants to end: so that some ends are forced."""
+
+    def probe(world: World) -> tuple[float, int]:
+        setting = _SETTINGS[kind]
+        averse = replace(world, subject=replace(world.subject, decoder=_averse(world)))
+        emitted = [*_emitted(world, setting)[0], *_emitted(averse, setting)[0]]
+        return sum(one.mislabelled for one in emitted), len(emitted)
 
     return probe
 
@@ -146,9 +165,22 @@ def _narrow(kind: str) -> Probe:
 
 def _filters(kind: str) -> Probe:
     def probe(world: World) -> tuple[float, int]:
-        return filter_errors(_runs(world)[0], _SETTINGS[kind], _runs(world)[1], world.filters)
+        runs, cases = _runs(world)
+        return filter_errors(runs, _SETTINGS[kind], cases, _watched(world))
 
     return probe
+
+
+def _watched(world: World) -> Callable[[Tensor, Setting], Tensor]:
+    """The world's filters, noting whether they keep anything else than the real ones."""
+
+    def keep(scores: Tensor, setting: Setting) -> Tensor:
+        kept = world.filters(scores, setting)
+        if world.filters is not filtered:
+            world.shown.append(not torch.equal(kept > -torch.inf, filtered(scores, setting) > -torch.inf))
+        return kept
+
+    return keep
 
 
 def _grammar(count: Callable[[Tally], int]) -> Probe:
@@ -215,7 +247,7 @@ _UNDER_SETTINGS: dict[str, Callable[[str], Probe]] = {
     "padding emitted": _counted(lambda one: one.padding, events=True),
     "events after the end": _counted(lambda one: one.after_end, events=True),
     "invalid sequences": _counted(lambda one: one.wrong is not None),
-    "mislabelled stops": _counted(lambda one: one.mislabelled),
+    "mislabelled stops": _mislabelled,
     "capped sequences": _capped,
     "share not ended by choice": _not_chosen,
     "wrong effective cap": _caps,

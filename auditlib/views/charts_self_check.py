@@ -1,0 +1,72 @@
+"""Figures of the self-check: how many planted faults of each kind were caught, and with what margin."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from auditlib.views.figure import (
+    BLUE,
+    GREEN,
+    GREY,
+    RED,
+    bottom,
+    exact,
+    figure,
+    log_axis,
+    nothing,
+    on_log,
+    whole_numbers,
+)
+from auditlib.views.text import in_figure
+
+_OUTCOMES = (("caught", GREEN, ""), ("missed", RED, "x"), ("false alarm", BLUE, "\\"), ("not applicable", GREY, "/"))
+
+
+def caught_by_kind(faults: pd.DataFrame) -> go.Figure:
+    """Planted faults of each kind, stacked by what became of them; equivalent mutants are left out."""
+    shown = faults[faults["outcome"] != "equivalent"] if "outcome" in faults else faults
+    if shown.empty:
+        return nothing("No fault was planted in this run.")
+    counts = pd.crosstab(shown["kind"], shown["outcome"])
+    drawn = figure("Planted faults by kind", "faults", "", height=150 + 32 * len(counts))
+    for outcome, colour, pattern in _OUTCOMES:
+        if outcome in counts:
+            bars = go.Bar(x=counts[outcome], y=_labels(counts.index), orientation="h", name=outcome)
+            bars.marker = {"color": colour, "pattern": {"shape": pattern}}
+            bars.hovertemplate = f"%{{y}}: %{{x}} {outcome}<extra></extra>"
+            drawn.add_trace(bars)
+    drawn.update_layout(barmode="stack")
+    drawn.update_yaxes(type="category", autorange="reversed")
+    whole_numbers(drawn, "x", float(counts.sum(axis=1).max()))
+    return drawn
+
+
+def margins(faults: pd.DataFrame) -> go.Figure:
+    """Margin of each planted fault on a log axis, one line a kind.
+
+    The margin is the value over its limit, or the count itself where the limit is 0. Columns: kind, fault, check,
+    margin, outcome.
+    """
+    shown = faults[faults["margin"].notna() & (faults["margin"] > 0)] if "margin" in faults else faults
+    if shown.empty:
+        return nothing("No planted fault has a margin in this run.")
+    low = min(bottom(shown["margin"]), 0.5)
+    drawn = figure("How far each planted fault is over its limit", "margin, log scale", "", height=150 + 32 * 10)
+    for outcome, colour, symbol in (("caught", GREEN, "circle"), ("missed", RED, "x")):
+        rows = shown[shown["outcome"] == outcome]
+        marks = go.Scatter(x=on_log(rows["margin"], low), y=_labels(rows["kind"]), mode="markers", name=outcome)
+        marks.marker = {"color": colour, "symbol": symbol, "size": 9, "opacity": 0.7}
+        words = zip(rows["fault"].map(in_figure), rows["check"].map(in_figure), exact(rows["margin"]), strict=True)
+        marks.customdata = [list(one) for one in words]
+        marks.hovertemplate = "%{customdata[0]}<br>%{customdata[1]}: margin %{customdata[2]}<extra></extra>"
+        drawn.add_trace(marks)
+    drawn.add_vline(x=1, line={"color": RED, "dash": "dash", "width": 2})
+    log_axis(drawn, "x", low, float(shown["margin"].max()))
+    drawn.update_yaxes(type="category", autorange="reversed")
+    return drawn
+
+
+def _labels(names: pd.Series | pd.Index) -> list[str]:
+    """Names fit for an axis."""
+    return [in_figure(str(name)) for name in names]
