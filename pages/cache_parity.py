@@ -19,8 +19,11 @@ limits = (parts.information(run, AUDIT, "tolerance"), parts.information(run, AUD
 st.plotly_chart(charts.gap_by_step(run.table(AUDIT, "steps"), *limits), key="gap-by-step")
 
 st.header("Worst prefixes", help=TERMS["prefix"])
-gaps = tables.choose_rows(run.table(AUDIT, "gaps"), "probe", "Probe")
-tables.prefixes(here, tables.largest_first(gaps, "gap"), "gaps", ["gap", "step", "probe", "weight"], "worst prefix")
+row = st.container(horizontal=True)
+gaps = tables.with_origin(tables.largest_first(run.table(AUDIT, "gaps"), "gap"))
+gaps = tables.choose_rows(row, gaps, "origin", "Prefixes of", all_first=False)
+gaps = tables.choose_rows(row, gaps, "probe", "Probe")
+tables.prefixes(here, gaps, "gaps", ["gap", "step", "probe", "session_id"], "worst prefix")
 
 st.header("Probes", help="Each probe appends, pads, drops or reorders in another way that a cache may get wrong.")
 st.plotly_chart(charts.checks_on_log(parts.checks_of(run, AUDIT), "Largest gap of each probe"), key="probes")

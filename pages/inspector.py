@@ -3,7 +3,7 @@
 import streamlit as st
 
 from auditlib.views import charts_inspector
-from auditlib.web import inspection, parts, parts_inspector, revision_facts, shell
+from auditlib.web import inspection, parts, parts_inspector, parts_prefix, revision_facts, shell
 from auditlib.web.text import TERMS
 
 here = shell.enter()
@@ -13,7 +13,8 @@ mapping, compiled = revision_facts.event_map(here.entry), revision_facts.order(h
 if mapping is None or compiled is None:
     st.info("Choose a revision whose folder is there: without its weights and event map there is nothing to inspect.")
     st.stop()
-prefix = parts_inspector.choose_prefix(here, mapping, compiled)
+parts_prefix.begin_with_the_worst(here)
+prefix = parts_prefix.choose_prefix(here, mapping, compiled)
 seen = inspection.look(here, prefix, compiled)
 tolerance = parts.information(here.run, "cache parity", "tolerance") if here.run else None
 

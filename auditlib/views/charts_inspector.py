@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from auditlib.views.figure import BLUE, ORANGE, RED, bottom, exact, figure, limit_line, log_axis, nothing, on_log
 from auditlib.views.text import in_figure
 
-MOST_EVENTS = 20
+MOST_EVENTS = 10
 
 
 def next_events(table: pd.DataFrame) -> go.Figure:

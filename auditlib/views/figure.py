@@ -18,8 +18,9 @@ def figure(title: str, x: str, y: str, height: int = 380) -> go.Figure:
     empty.update_layout(
         title={"text": title, "font": {"size": 15}},
         height=height,
-        margin={"l": 10, "r": 10, "t": 90, "b": 10},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        margin={"l": 10, "r": 10, "t": 50, "b": 10},
+        # under the plot, where it may take as many lines as a narrow screen needs
+        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
         hovermode="closest",
     )
     empty.update_xaxes(title_text=x, automargin=True)
@@ -64,8 +65,11 @@ def log_axis(drawn: go.Figure, axis: str, low: float, high: float) -> None:
 
 
 def whole_numbers(drawn: go.Figure, axis: str, largest: float) -> None:
-    """Let an axis (x or y) that counts things show whole numbers only, at most some twenty of them."""
-    drawn.update_layout({f"{axis}axis": {"tickformat": ",d", "dtick": max(1, math.ceil(largest / 20))}})
+    """Let an axis (x or y) that counts things show whole numbers only, and as few as can be read."""
+    rough = max(1.0, largest / (12 if axis == "x" else 5))
+    decade = 10.0 ** math.floor(math.log10(rough))
+    step = next(decade * times for times in (1, 2, 5, 10) if decade * times >= rough)
+    drawn.update_layout({f"{axis}axis": {"tickformat": ",d", "dtick": step}})
 
 
 def limit_line(drawn: go.Figure, value: float | None, words: str, *, dash: str = "dash", colour: str = RED) -> None:

@@ -30,10 +30,15 @@ def worst(run: Run) -> Worst | None:
 
 
 def largest_gap(gaps: pd.DataFrame) -> Worst | None:
-    """The prefix with the largest gap between the paths; a gap that is not a number is larger than any."""
+    """The prefix with the largest gap between the paths; a gap that is not a number is larger than any.
+
+    Prefixes of held-out sessions come first: they happened. One that a probe made up counts where there is no other.
+    """
     if gaps.empty:
         return None
-    row = gaps.loc[gaps["gap"].fillna(float("inf")).idxmax()]
+    from_sessions = gaps[gaps["session_id"].fillna("") != ""]
+    found = gaps if from_sessions.empty else from_sessions
+    row = found.loc[found["gap"].fillna(float("inf")).idxmax()]
     return Worst(str(row["events"]), _session(row), f"gap of {row['gap']:.3g} logit ({row['probe']})")
 
 

@@ -14,7 +14,7 @@ from auditlib.runs.folder import Run, checks_of_all_runs
 from auditlib.views.summary import headline
 from auditlib.views.text import in_markdown, safe
 from auditlib.views.worst import worst
-from auditlib.web import address, parts_jobs, state
+from auditlib.web import address, disk, parts_jobs, state
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.exports import downloads
 from auditlib.web.text import BADGES, MARKS, check_row, short
@@ -70,7 +70,7 @@ def all_checks(here: state.Selection, run: Run) -> None:
     """Every check of the run with the values that earlier runs of any revision had for it."""
     chosen = st.segmented_control("Show", list(_STATUS), default="all", required=True, key="show")
     kept = _STATUS[chosen or "all"]
-    trends = _trends(here.places.runs, state.stamp(here.places.runs))
+    trends = _trends(here.places.runs, disk.stamp(here.places.runs))
     rows = [
         check_row(audit, check) | {"earlier runs": trends.get((audit, check["name"]), [])}
         for audit, result in run.report["audits"].items()
@@ -97,7 +97,7 @@ def _sentence(run: Run) -> str:
 
 def _stale_marks(entry: Entry, run: Run, latest: str | None) -> None:
     """What has changed since the run, so that nobody relies on it unawares."""
-    for words in state.changes(entry, run, latest):
+    for words in disk.changes(entry, run, latest, state.settings().policy):
         st.badge(f"stale: {words}", color="orange", icon=":material/history:")
 
 
@@ -114,7 +114,7 @@ def _card_links(here: state.Selection, entry: Entry) -> None:
         kwargs={name: text for name, text in state.link(there).items() if name != "snapshot"},
     )
     if entry.run is None:
-        if entry.folder is not None and here.snapshot is not None:
+        if entry != here.entry and entry.folder is not None and here.snapshot is not None:
             parts_jobs.run_all_button(there, row, f"run-{entry.digest}", important=False)
         return
     found = worst(entry.run)
@@ -134,7 +134,7 @@ def _proposed(said: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
-def _trends(runs: Path, version: state.Stamp) -> dict[tuple[str, str], list[float]]:  # noqa: ARG001  key of the cache
+def _trends(runs: Path, version: disk.Stamp) -> dict[tuple[str, str], list[float]]:  # noqa: ARG001  key of the cache
     """Values of each check over all runs, oldest first, the newest thirty."""
     table = checks_of_all_runs(runs)
     if table.empty:

@@ -1,55 +1,18 @@
-"""Parts of the prefix inspector: choosing a prefix, stepping through it, and appending events by hand."""
+"""Parts of the prefix inspector: what both paths say of a prefix, event by event, and what may come next."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
 
-from auditlib.errors import PrefixgateError
 from auditlib.events.event_map import EventMap
-from auditlib.events.order import CompiledOrder
-from auditlib.sessions.session import Session
 from auditlib.views.text import in_markdown, number, plural, safe
-from auditlib.web import address, prefix_choice, sessions_facts, state
+from auditlib.web import address
 from auditlib.web.inspection import Seen
-from auditlib.web.prefix_choice import Prefix, flags_text
-from auditlib.web.text import TERMS
-
-_OFFERED = 500
-_FAILED = "inspector failed"
-
-
-def choose_prefix(here: state.Selection, mapping: EventMap, compiled: CompiledOrder) -> Prefix:
-    """The prefix of the address, and the ways to change it: another session, events pasted by hand."""
-    found: dict[str, Session] = {}
-    if here.snapshot is not None:
-        held_out = sessions_facts.held_out(here.places.store, here.snapshot, _OFFERED)
-        found = {session.session_id: session for session in held_out}
-    ids = _ids(found, mapping)
-    _pickers(found, mapping, ids)
-    flags = _flags(compiled, found.get(address.value("session") or ""))
-    return Prefix(ids, flags)
-
-
-def choose_step(prefix: Prefix, names: Sequence[str]) -> int:
-    """How many events of the prefix have been read, start included: a link may say so, a slider changes it."""
-    last = len(prefix.ids)
-    asked = address.value("step") or ""
-    position = min(max(int(asked), 1), last) if asked.isdigit() and len(asked) < 6 else last
-    if last == 1:
-        return 1
-    st.session_state["at"] = position
-    st.select_slider(
-        "Look at what comes after",
-        list(range(1, last + 1)),
-        key="at",
-        format_func=lambda step: f"{step - 1}. {safe(names[step - 1], 30)}",
-        on_change=lambda: address.put(step=str(st.session_state["at"])),
-        help="The figure and table below show what either path expects after this event.",
-    )
-    return position
+from auditlib.web.parts_prefix import show
+from auditlib.web.prefix_choice import Prefix
 
 
 def describe(prefix: Prefix, seen: Seen) -> None:
@@ -78,6 +41,25 @@ def verdict_on(seen: Seen, tolerance: float | None) -> None:
         )
 
 
+def choose_step(prefix: Prefix, names: Sequence[str]) -> int:
+    """How many events of the prefix have been read, start included: a link may say so, a slider changes it."""
+    last = len(prefix.ids)
+    asked = address.value("step") or ""
+    position = min(max(int(asked), 1), last) if asked.isdigit() and len(asked) < 6 else last
+    if last == 1:
+        return 1
+    st.session_state["at"] = position
+    st.select_slider(
+        "Look at what comes after",
+        list(range(1, last + 1)),
+        key="at",
+        format_func=lambda step: f"{step - 1}. {safe(names[step - 1], 30)}",
+        on_change=lambda: address.put(step=str(st.session_state["at"])),
+        help="The figure and table below show what either path expects after this event.",
+    )
+    return position
+
+
 def append_buttons(prefix: Prefix, table: pd.DataFrame, mapping: EventMap) -> None:
     """Buttons that append one of the likeliest legal next events, a box for any other, and one to take the last away.
 
@@ -90,7 +72,7 @@ def append_buttons(prefix: Prefix, table: pd.DataFrame, mapping: EventMap) -> No
         row.button(
             f"{in_markdown(name, 40)} · {chance:.1%}",
             key=f"append-{event}",
-            on_click=_show,
+            on_click=show,
             args=((*prefix.ids, int(event)),),
         )
     row.button(
@@ -98,7 +80,7 @@ def append_buttons(prefix: Prefix, table: pd.DataFrame, mapping: EventMap) -> No
         key="shorten",
         icon=":material/undo:",
         disabled=len(prefix.ids) == 1,
-        on_click=_show,
+        on_click=show,
         args=(prefix.ids[:-1],),
     )
     st.selectbox(
@@ -142,55 +124,11 @@ def steps_table(steps: pd.DataFrame, tolerance: float | None) -> None:
     st.dataframe(shown, key="steps-table", hide_index=True, alt="The prefix event by event")
 
 
-def _ids(found: Mapping[str, Session], mapping: EventMap) -> tuple[int, ...]:
-    """Ids of the address; when it has none, those of its session, or else the start alone."""
-    text, session = address.value("events"), found.get(address.value("session") or "")
-    try:
-        if text is None and session is not None:
-            return prefix_choice.of_session(session, mapping)
-        return prefix_choice.from_link(text, mapping) if text else (mapping.start,)
-    except PrefixgateError as problem:
-        st.warning(in_markdown(problem, 500))
-        return (mapping.start,)
-
-
-def _pickers(found: dict[str, Session], mapping: EventMap, ids: tuple[int, ...]) -> None:
-    """Ways to bring another prefix: a held-out session, or names pasted by hand."""
-    if problem := st.session_state.pop(_FAILED, None):
-        st.error(in_markdown(problem, 600))
-    left, right = st.columns(2)
-    left.selectbox(
-        "A held-out session",
-        list(found),
-        index=None,
-        key="pick-session",
-        format_func=lambda one: f"{safe(one, 40)} · {len(found[one].events)} events",
-        placeholder="Choose one, or type its id",
-        on_change=lambda: _show_session(found, mapping),
-        help=TERMS["prefix"],
-    )
-    right.text_area(
-        "Or paste events",
-        key="paste",
-        placeholder="opened, assigned, …",
-        height=68,
-        on_change=lambda: _show_pasted(mapping),
-        help="Names separated by commas, arrows or new lines.",
-    )
-    if len(ids) == 1:
-        st.info("Nothing but the start is shown. Choose a session, paste events, or append one below.")
-
-
-def _flags(compiled: CompiledOrder, session: Session | None) -> tuple[bool, ...]:
-    """Which conditions hold: those of the chosen session, else what the person says."""
-    possible = list(compiled.automata())
-    if len(possible) == 1:
-        return possible[0]
-    if session is not None:
-        return tuple(condition.holds(session.attributes) for condition in compiled.conditions)
-    labels = {flags_text(flags): _condition_words(compiled, flags) for flags in possible}
-    chosen = address.choose(st.container(), "when", "Rules for a session", list(labels), shown=lambda key: labels[key])
-    return next(flags for flags in possible if flags_text(flags) == chosen)
+def _append_any(prefix: Prefix, mapping: EventMap) -> None:
+    name = st.session_state["append-any"]
+    if name is not None:
+        show((*prefix.ids, mapping.events[name]))
+    st.session_state["append-any"] = None
 
 
 def _parity_words(over: pd.DataFrame, tolerance: float) -> None:
@@ -216,40 +154,3 @@ def _rules_against(seen: Seen, step: int) -> str:
 def _why(rules: str, legal: bool) -> str:
     """Which rules forbid an event; those that are no events, and all after a wrong one, are forbidden by no rule."""
     return safe(rules) or ("" if legal else "no event at this place")
-
-
-def _condition_words(compiled: CompiledOrder, flags: tuple[bool, ...]) -> str:
-    """What is assumed of the session, in words."""
-    held = zip(compiled.conditions, flags, strict=True)
-    return safe(" and ".join(f"{'' if holds else 'not '}{condition}" for condition, holds in held))
-
-
-def _show(ids: tuple[int, ...]) -> None:
-    """Make `ids` the prefix that is shown, looked at from its end."""
-    address.put(events="-".join(map(str, ids)), step=None)
-
-
-def _show_session(found: dict[str, Session], mapping: EventMap) -> None:
-    chosen = st.session_state["pick-session"]
-    if chosen is None:
-        return
-    try:
-        _show(prefix_choice.of_session(found[chosen], mapping))
-        address.put(session=chosen)
-    except PrefixgateError as problem:
-        st.session_state[_FAILED] = str(problem)
-
-
-def _show_pasted(mapping: EventMap) -> None:
-    try:
-        _show(prefix_choice.from_names(st.session_state["paste"], mapping))
-        address.put(session=None)
-    except PrefixgateError as problem:
-        st.session_state[_FAILED] = str(problem)
-
-
-def _append_any(prefix: Prefix, mapping: EventMap) -> None:
-    name = st.session_state["append-any"]
-    if name is not None:
-        _show((*prefix.ids, mapping.events[name]))
-    st.session_state["append-any"] = None

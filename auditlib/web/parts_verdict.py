@@ -29,9 +29,9 @@ def why(run: Run) -> None:
     """What the gate says of the run, with every reason."""
     words = headline(run.report)
     if run.approved:
-        st.success(f"The gate approves. {in_markdown(words, 1000)}", icon=":material/check_circle:")
+        st.success(f"The gate says: {in_markdown(words, 1000)}", icon=":material/check_circle:")
         return
-    st.error(f"The gate refuses. {in_markdown(words, 1000)}", icon=":material/block:")
+    st.error(f"The gate says: {in_markdown(words, 1000)}", icon=":material/block:")
     because = run.report["decision"].get("because", {})
     proposed = run.report["decision"].get("proposed", ())
     found = [*because.get("cache_acceleration", ())]

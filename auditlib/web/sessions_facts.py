@@ -16,7 +16,7 @@ from auditlib.sessions.split import LeakageReport
 from auditlib.sessions.split import leakage as measure_leakage
 from auditlib.sessions.store import SessionStore, StoreSummary
 from auditlib.sessions.store_counts import Variant
-from auditlib.web.state import stamp
+from auditlib.web.disk import stamp
 
 _SIDES: tuple[Side, ...] = ("training", "held-out")
 

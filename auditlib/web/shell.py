@@ -15,7 +15,7 @@ from auditlib.errors import PrefixgateError
 from auditlib.runs.folder import Run
 from auditlib.sessions.snapshot import Snapshot
 from auditlib.views.text import in_markdown, safe
-from auditlib.web import address, parts_jobs, state
+from auditlib.web import address, disk, parts_jobs, state
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.text import BADGES, TERMS, short
 
@@ -78,7 +78,7 @@ def _page(name: str, title: str, icon: str) -> StreamlitPage:
 
 def _choose(where: state.Places) -> state.Selection:
     """Draw the sidebar's choices and give back what they stand at."""
-    found, problems = state.catalogue(where)
+    found, problems = disk.catalogue(where.store, where.runs)
     by_digest = {entry.digest: entry for entry in found}
     st.sidebar.caption(f"Store {in_markdown(where.store.name)}{', the demo' if state.settings().demo else ''}")
     chosen = address.choose(
@@ -91,7 +91,7 @@ def _choose(where: state.Places) -> state.Selection:
     )
     entry = by_digest.get(chosen or "")
     run = _choose_run(entry)
-    snapshots = state.snapshots(where)
+    snapshots = disk.snapshots(where.store)
     snapshot = _choose_snapshot(snapshots)
     for problem in problems:
         st.error(in_markdown(problem), icon=":material/error:")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from auditlib.runs.folder import Run
 from auditlib.views.text import in_markdown, number, plural, safe
@@ -58,12 +59,24 @@ def largest_first(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     return frame.iloc[order].reset_index(drop=True)
 
 
-def choose_rows(frame: pd.DataFrame, column: str, label: str) -> pd.DataFrame:
+def with_origin(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with a column `origin`: whether a prefix comes from a held-out session or was made up by a probe."""
+    if frame.empty:
+        return frame
+    happened = frame["session_id"].fillna("") != ""
+    named = frame.assign(origin=happened.map({True: "held-out sessions", False: "made up by probes"}))
+    return named.sort_values("origin", kind="stable").drop_duplicates(["origin", "probe", "events"])
+
+
+def choose_rows(
+    place: DeltaGenerator, frame: pd.DataFrame, column: str, label: str, *, all_first: bool = True
+) -> pd.DataFrame:
     """Rows with one value of a column, or all of them, as chosen in a box whose value stands in the address."""
     if frame.empty:
         return frame
-    options = ["all", *dict.fromkeys(frame[column].astype(str))]
-    chosen = address.choose(st.container(), column, label, options, shown=safe)
+    values = list(dict.fromkeys(frame[column].astype(str)))
+    options = ["all", *values] if all_first else [*values, "all"]
+    chosen = address.choose(place, column, label, options, shown=safe)
     return frame if chosen == "all" else frame[frame[column] == chosen]
 
 

@@ -25,7 +25,7 @@ PAYLOADS = (
     "$\\href{javascript:alert(9)}{x}$",
     "`code` **bold** # heading",
     "\u202egnp.lave\u202c",
-    "=HYPERLINK(\"http://evil.example\")",
+    '=HYPERLINK("http://evil.example")',
     "{{7*7}} ${7*7} %{x}",
     "</script><script>alert(10)</script>",
     "<style>body{display:none}</style>",

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from tests.browser.driving import browser, server, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-PATIENCE = 180_000
+PATIENCE = 900_000
 
 
 def start(context, url, revision, page_name="causality", button="Run causality only"):
@@ -27,11 +27,11 @@ def test_two_people_audit_two_revisions_and_neither_sees_the_others_result(serve
         first = start(one, served, world.sound.digest)
         second = start(two, served, world.faulty.digest)
         for page, mine, other in ((first, "sound", "faulty"), (second, "faulty", "sound")):
-            expect(page.get_by_text(re.compile(f"causality of {mine}.*finished"))).to_be_visible(timeout=PATIENCE)
+            expect(page.get_by_text(re.compile(f"causality of {mine}.*finished. This page"))).to_be_visible(timeout=PATIENCE)
             expect(page.get_by_text(re.compile(f"causality of {other}"))).to_have_count(0)
             digest = getattr(world, mine).digest
             assert digest.replace(":", "%3A") in page.url or digest in page.url
-            expect(page.get_by_text("causality: passed")).to_be_visible()
+            expect(page.get_by_text("causality: passed")).to_be_visible(timeout=60_000)
         assert watch_one.outgoing == []
 
 
@@ -69,4 +69,4 @@ def test_progress_goes_on_while_another_page_is_looked_at(served, world, window)
     page.get_by_role("link", name="Sessions").click()
     expect(page.get_by_role("heading", name="Sessions", exact=True)).to_be_visible(timeout=60_000)
     expect(page.get_by_text(re.compile("cache parity of faulty"))).to_be_visible(timeout=60_000)
-    expect(page.get_by_text(re.compile("cache parity of faulty.*finished"))).to_be_visible(timeout=PATIENCE)
+    expect(page.get_by_text(re.compile("cache parity of faulty.*finished. This page"))).to_be_visible(timeout=PATIENCE)

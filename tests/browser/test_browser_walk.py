@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from tests.browser.driving import ROOT, server, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-PATIENCE = 600_000
+PATIENCE = 1_800_000
 PASSPHRASE = "correct horse"
 
 
@@ -56,7 +56,7 @@ def test_from_the_first_refusal_to_a_verified_verdict(window, tmp_path):
 
         # sign
         page.get_by_role("link", name="Verdict", exact=True).first.click()
-        expect(page.get_by_text(re.compile("The gate approves"))).to_be_visible(timeout=60_000)
+        expect(page.get_by_text(re.compile("The gate says: approved"))).to_be_visible(timeout=60_000)
         expect(page.get_by_text(re.compile("UNSIGNED"))).to_be_visible()
         page.get_by_label("Name of the reviewer").fill("Ada Reviewer")
         page.get_by_label("New passphrase").fill(PASSPHRASE)

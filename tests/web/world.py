@@ -145,7 +145,7 @@ def _measurements(audit: str, kinds: dict[str, str], bad: dict[str, float | None
         if limit.audit != audit or limit.stand_in_for is not None:
             continue
         owners = [f"{name}: " for name, kind in kinds.items() if not limit.kinds or kind in limit.kinds]
-        for owner in owners if limit.blocks == "setting" else [""]:
+        for owner in owners if limit.blocks == "setting" or limit.kinds else [""]:
             value = bad.get(f"{audit}: {owner}{limit.check}", 0.0)
             if value is not None:
                 yield Number(f"{owner}{limit.check}", value, limit.unit, 40)

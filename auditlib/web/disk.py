@@ -1,0 +1,93 @@
+"""What lies on the disk now: runs, revisions and snapshots.
+
+A store and a folder of runs may change at any time, so each look goes by a stamp of the files, and what has been read
+is kept under that stamp, never under a path alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from auditlib.decoding.policies import read_policy
+from auditlib.errors import PrefixgateError
+from auditlib.runs.folder import Run, open_run
+from auditlib.sessions.store import SessionStore
+from auditlib.web.catalogue import Entry, entries, stale
+
+Stamp = tuple[int, ...]
+
+
+def catalogue(store: Path, runs_root: Path) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    """All revisions with their runs, and in words what could not be read."""
+    runs, problems = runs_in(runs_root)
+    registered: tuple[Any, ...] = ()
+    try:
+        registered = tuple(_registered(store, stamp(store)))
+    except PrefixgateError as problem:
+        problems = (*problems, str(problem))
+    return entries(registered, runs), problems
+
+
+def runs_in(root: Path) -> tuple[tuple[Run, ...], tuple[str, ...]]:
+    """Finished runs, newest first, and why others could not be read: one damaged run must not hide the rest."""
+    runs: list[Run] = []
+    problems: list[str] = []
+    folders = sorted(root.iterdir(), reverse=True) if root.is_dir() else []
+    for folder in folders:
+        if folder.name.startswith(".") or not (folder / "manifest.json").is_file():
+            continue
+        try:
+            runs.append(_run(folder, stamp(folder / "manifest.json") + stamp(folder / "report.json")))
+        except PrefixgateError as problem:
+            problems.append(str(problem))
+    return tuple(sorted(runs, key=lambda run: run.manifest["created"], reverse=True)), tuple(problems)
+
+
+def snapshots(store: Path) -> tuple[Any, ...]:
+    """Frozen snapshots of the store, newest first; none of a store that cannot be read, as `catalogue` says why."""
+    try:
+        return tuple(_snapshots(store, stamp(store)))
+    except PrefixgateError:
+        return ()
+
+
+def changes(entry: Entry, run: Run, latest_snapshot: str | None, policy: Path | None) -> tuple[str, ...]:
+    """What has changed since the run, in words."""
+    return stale(entry, run, latest_snapshot, _policy_document(policy))
+
+
+def stamp(path: Path) -> Stamp:
+    """What changes whenever the file is written or replaced."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return (found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@st.cache_resource(max_entries=500, show_spinner=False)
+def _run(folder: Path, version: Stamp) -> Run:  # noqa: ARG001  a part of the cache's key
+    return open_run(folder)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _registered(store: Path, version: Stamp) -> Any:  # noqa: ARG001  a part of the cache's key
+    with SessionStore.open(store) as opened:
+        return opened.revisions()
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _snapshots(store: Path, version: Stamp) -> Any:  # noqa: ARG001  a part of the cache's key
+    with SessionStore.open(store) as opened:
+        return sorted(opened.snapshots(), key=lambda snapshot: snapshot.created, reverse=True)
+
+
+def _policy_document(path: Path | None) -> Mapping[str, Any] | None:
+    try:
+        return read_policy(path).document
+    except PrefixgateError:  # the audit itself will say what is wrong with the file
+        return None
