@@ -21,7 +21,7 @@ def run_audit(audit: Audit, subject: Subject) -> AuditResult:
         raise
     except PrefixgateError as refusal:
         problem = str(refusal)
-    except Exception as fault:  # noqa: BLE001 - a decoder under audit may raise anything
+    except (Exception, SystemExit) as fault:  # noqa: BLE001 - a decoder under audit may raise anything, or try to leave
         problem = f"{type(fault).__name__}: {fault}"
     return AuditResult(audit.name, findings, time.perf_counter() - started, problem)
 

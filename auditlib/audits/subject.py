@@ -37,7 +37,7 @@ def load_decoder(revision: Revision, loading: Loading, dtype: torch.dtype | None
         return revision.decoder(device=loading.device, dtype=wanted, allow_code=loading.allow_code)
     except PrefixgateError:
         raise
-    except Exception as problem:  # the code of a stranger's adapter may raise anything
+    except (Exception, SystemExit) as problem:  # the code of a stranger's adapter may raise anything, or try to leave
         raise DecoderError(f"{revision.folder}: the adapter raised {type(problem).__name__}: {problem}") from problem
 
 
@@ -53,6 +53,7 @@ def build_subject(
 ) -> Subject:
     """Subject of the audits; raises DecoderError or EventMapError when revision and sessions do not fit each other."""
     decoder = load_decoder(revision, loading)
+    _require_contract(decoder, revision)
     held_out = tuple(store.sessions(snapshot, "held-out"))
     subject = Subject(
         name=revision.manifest.name,
@@ -73,6 +74,19 @@ def build_subject(
     )
     _refuse_misfits(subject)
     return subject
+
+
+def _require_contract(decoder: Decoder, revision: Revision) -> None:
+    """Raise DecoderError, with all that is missing, unless the decoder has what contract 1 asks for."""
+    numbers = {name: getattr(decoder, name, None) for name in ("vocabulary_size", "context_length")}
+    wrong = [f"{name} is {value!r}, no whole number above 0" for name, value in numbers.items()
+             if type(value) is not int or value < 1]  # fmt: skip
+    verbs = ("full", "prefill", "extend", "reorder", "cache_bytes")
+    wrong += [f"{verb} cannot be called" for verb in verbs if not callable(getattr(decoder, verb, None))]
+    if not isinstance(getattr(decoder, "revision", None), str):
+        wrong.append("revision is no text")
+    if wrong:
+        raise DecoderError(f"{revision.folder}: the decoder does not keep contract 1: {'; '.join(wrong)}")
 
 
 def _refuse_misfits(subject: Subject) -> None:

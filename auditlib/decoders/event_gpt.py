@@ -20,8 +20,10 @@ from auditlib.decoders.key_value_cache import (
     write_new,
 )
 from auditlib.decoders.layers import Attend, hidden_states, score
+from auditlib.decoders.tracing import Note
 from auditlib.errors import CacheRejectedError, ContextExceededError, DecoderError
 
+_BRANCHES = ("attention output", "feed-forward")
 DTYPES = (torch.float32, torch.bfloat16, torch.float64)
 
 
@@ -80,7 +82,7 @@ class EventGpt:
                 "shorten it or use a revision with a longer context"
             )
         attend = _with(alter, _attend_in_place(None if all_valid else valid))
-        return self._score(hidden_states(self.config, self._weights, embedded, positions, attend))
+        return self._score(self._hidden(embedded, positions, attend))
 
     # -- cached path -------------------------------------------------------------------------------------------------
 
@@ -142,11 +144,18 @@ class EventGpt:
         store = roomy_store(cache.store, cache.longest, append.longest, self.context_length)
         attend = _with(alter, _attend_to_store(store, append, self.config.cached_attention_window))
         embedded = self._weights.embed[events]
-        hidden = hidden_states(self.config, self._weights, embedded, append.positions, attend)
+        hidden = self._hidden(embedded, append.positions, attend)
         return hidden, KeyValueCache(store, append.lengths, append.shortest, append.longest, self.revision)
+
+    def _hidden(self, embedded: Tensor, positions: slice | Tensor, attend: Attend) -> Tensor:
+        return hidden_states(self.config, self._weights, embedded, positions, attend)
 
     def _score(self, hidden: Tensor) -> Tensor:
         return score(self.config, self._weights, hidden)
+
+    def traced(self, note: Note) -> EventGpt:
+        """This decoder, with the same weights and caches, telling `note` what each component gives."""
+        return _TracedEventGpt(self, note)
 
     def _require_own(self, cache: KeyValueCache) -> None:
         if not isinstance(cache, KeyValueCache):
@@ -167,6 +176,34 @@ class EventGpt:
                 wrong = int(low) if int(low) < 0 else int(high)
                 raise DecoderError(f"event id {wrong} is not below the vocabulary size of {self.vocabulary_size}")
         return events, all_valid
+
+
+class _TracedEventGpt(EventGpt):
+    """Shares everything with `inner`; only tells what passes."""
+
+    def __init__(self, inner: EventGpt, note: Note) -> None:
+        self.__dict__ |= inner.__dict__
+        self._note = note
+
+    def _hidden(self, embedded: Tensor, positions: slice | Tensor, attend: Attend) -> Tensor:
+        places = [(-1, "embedding"), *((layer, name) for layer in range(self.config.layers) for name in _BRANCHES)]
+        told = iter(places)
+
+        def branch(output: Tensor) -> Tensor:
+            self._note(*next(told), output)
+            return output
+
+        def watched(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+            self._note(layer, "keys", keys.transpose(1, 2))
+            self._note(layer, "values", values.transpose(1, 2))
+            return attend(layer, queries, keys, values)
+
+        return hidden_states(self.config, self._weights, embedded, positions, watched, branch)
+
+    def _score(self, hidden: Tensor) -> Tensor:
+        logits = super()._score(hidden)
+        self._note(self.config.layers, "logits", logits)
+        return logits
 
 
 def _with(alter: Alter | None, attend: Attend) -> Attend:
