@@ -1,0 +1,52 @@
+"""Figures of the self-check show every outcome, and say so when there is nothing to show."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from auditlib.runs.self_check import COLUMNS
+from auditlib.views.charts_self_check import caught_by_kind, margins
+
+
+def faults(*rows: tuple[str, str, str, float | None]) -> pd.DataFrame:
+    lines = [
+        {"fault": name, "kind": kind, "check": "single events", "outcome": outcome, "margin": margin}
+        for name, kind, outcome, margin in rows
+    ]
+    return pd.DataFrame(lines, columns=list(COLUMNS)).astype({"margin": float})
+
+
+SOME = faults(
+    ("stale", "cache parity", "caught", 3e5),
+    ("faint", "cache parity", "missed", 0.5),
+    ("<b>leak</b>", "causality", "caught", 12.0),
+    ("copied", "reorder", "equivalent", None),
+    ("keys", "reorder", "not applicable", None),
+)
+
+
+def test_each_kind_shows_what_became_of_its_faults_without_the_equivalent_ones():
+    bars = {bar.name: dict(zip(bar.y, bar.x, strict=True)) for bar in caught_by_kind(SOME).data}
+    assert bars["caught"] == {"cache parity": 1, "causality": 1, "reorder": 0}
+    assert bars["missed"]["cache parity"] == 1
+    assert bars["not applicable"]["reorder"] == 1
+    assert "equivalent" not in bars
+
+
+def test_margins_stand_on_a_log_axis_and_misses_look_otherwise():
+    drawn = margins(SOME)
+    assert drawn.layout.xaxis.type == "log"
+    marks = {trace.name: trace for trace in drawn.data}
+    assert list(marks["caught"].x) == [3e5, 12.0]
+    assert marks["missed"].marker.symbol != marks["caught"].marker.symbol
+
+
+def test_names_of_faults_are_no_markup_in_a_figure():
+    texts = [str(one) for trace in margins(SOME).data for one in trace.customdata]
+    assert not any("<b>" in text for text in texts)
+
+
+def test_a_run_without_faults_says_so():
+    for empty in (pd.DataFrame(), faults()):
+        for figure in (caught_by_kind(empty), margins(empty)):
+            assert figure.layout.annotations or figure.layout.title.text
