@@ -9,30 +9,34 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
 
-from auditlib.audits.base import AuditResult, Findings, Measurement, Subject
-from auditlib.audits.faults.catalogue import FAULTS
-from auditlib.audits.faults.planting import World
-from auditlib.audits.self_check import small_world
-from auditlib.audits.tolerance import study
-from auditlib.decoders.event_gpt import EventGpt
-from auditlib.decoders.gpt_config import EventGptConfig
-from auditlib.decoders.gpt_weights import fresh_tensors, module_from
-from auditlib.decoders.protocol import Decoder
-from auditlib.decoding.policies import DEFAULT_SETTINGS
-from auditlib.events.event_map import EventMap
-from auditlib.events.order import EventOrder
-from auditlib.release.limits import LIMITS, limits_from
-from auditlib.runs.self_check import Judged, run_self_check
-from auditlib.sessions.session import Session
-from auditlib.sessions.split import LeakageReport
+import torch  # noqa: E402 - the path above comes first
+
+from auditlib.audits.base import AuditResult, Findings, Measurement, Subject  # noqa: E402
+from auditlib.audits.faults.catalogue import FAULTS  # noqa: E402
+from auditlib.audits.faults.planting import World  # noqa: E402
+from auditlib.audits.self_check import small_world  # noqa: E402
+from auditlib.audits.tolerance import study  # noqa: E402
+from auditlib.decoders.event_gpt import EventGpt  # noqa: E402
+from auditlib.decoders.gpt_config import EventGptConfig  # noqa: E402
+from auditlib.decoders.gpt_weights import fresh_tensors, module_from  # noqa: E402
+from auditlib.decoders.protocol import Decoder  # noqa: E402
+from auditlib.decoding.policies import DEFAULT_SETTINGS  # noqa: E402
+from auditlib.events.event_map import EventMap  # noqa: E402
+from auditlib.events.order import EventOrder  # noqa: E402
+from auditlib.release.limits import LIMITS, limits_from  # noqa: E402
+from auditlib.runs.self_check import Judged, run_self_check  # noqa: E402
+from auditlib.sessions.session import Session  # noqa: E402
+from auditlib.sessions.split import LeakageReport  # noqa: E402
 
 SIZES = {
     "small": {"context_length": 32, "width": 32, "layers": 2, "heads": 2},
