@@ -169,10 +169,11 @@ def _case(document: Mapping[str, Any]) -> Case:
         raise InputError(f"a case that expects {expect!r} has {'no' if expect != 'same' else 'a'} side to compare with")
     if against is not None and against.prefix() != asked.prefix():
         raise InputError("its two sides read different events up to the position that they compare")
-    names = [str(document[name]) for name in ("audit", "check", "revision")]
+    audit, check, revision = (str(document[name]) for name in ("audit", "check", "revision"))
     dtype = _among(document["dtype"], _DTYPES, "dtype")
     gap = math.inf if document["gap"] == "infinite" else _number(document["gap"], "gap")
-    return Case(*names, dtype, expect, asked, against, gap, _number(document["limit"], "limit"))  # type: ignore[arg-type]
+    limit = _number(document["limit"], "limit")
+    return Case(audit, check, revision, dtype, expect, asked, against, gap, limit)
 
 
 def _side(document: Mapping[str, Any], where: str) -> Side:

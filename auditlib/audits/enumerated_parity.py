@@ -143,8 +143,8 @@ def _children(
 
 def _log10_of_prefixes(step: npt.NDArray[np.integer], context: int) -> float:
     """log10 of the number of valid prefixes of 1 to `context` events, by counting ways into each state."""
-    ways, scale, total = np.zeros(len(step)), 0.0, -math.inf
-    ways[0] = 1.0
+    ways: npt.NDArray[np.float64] = np.eye(1, len(step))[0]  # state 0 is the start
+    scale, total = 0.0, -math.inf
     origins, events = np.nonzero(step >= 0)
     targets = step[origins, events]
     for _ in range(context):
@@ -153,7 +153,7 @@ def _log10_of_prefixes(step: npt.NDArray[np.integer], context: int) -> float:
             break
         total = np.logaddexp(total, scale + math.log(mass))
         scale, ways = scale + math.log(mass), ways / mass  # kept near 1: the counts themselves overflow
-        ways = np.bincount(targets, ways[origins], len(step))
+        ways = np.bincount(targets, ways[origins], len(step)).astype(np.float64)
     return float(total / math.log(10))
 
 

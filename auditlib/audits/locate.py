@@ -29,7 +29,7 @@ _Vector = tuple[int, str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The first difference: layer (−1: before the first), component, the step of the case and what differs, by how much.
+    """The first difference: layer (−1: before the first), component, call of the case, what differs and by how much.
 
     Without a way to look inside, `component` is "not offered" and the layer −1.
     """
@@ -222,8 +222,8 @@ def _stored_field(case: Case, decoder: Decoder, device: str) -> str:
     cache = _cache_after(before, decoder, device)
     keys, values, lengths = decoder.stored(cache)
     prefix = case.asked.prefix()
-    read = len(prefix) - sum(keep for place, keep in enumerate(last.valid[case.asked.row]) if place <= case.asked.column)
     row = case.asked.row
+    read = len(prefix) - sum(last.valid[row][: case.asked.column + 1])
     if int(lengths[row]) != read:
         return f"stored length {int(lengths[row])} where {read} events were read"
     events = torch.tensor([prefix[:read]], device=device)

@@ -98,11 +98,10 @@ def _drop_row(place: int, row: int) -> Move:
 
 
 def _without_rows(step: Step, gone: set[int]) -> Step:
-    events, valid, parents = (
-        tuple(line for index, line in enumerate(lines) if index not in gone)  # type: ignore[arg-type, var-annotated]
-        for lines in (step.events, step.valid, step.parents)
-    )
-    return replace(step, events=events, valid=valid, parents=parents)
+    left = [row for row in range(step.rows) if row not in gone]
+    if step.verb == "reorder":
+        return replace(step, parents=tuple(step.parents[row] for row in left))
+    return replace(step, events=tuple(step.events[row] for row in left), valid=tuple(step.valid[row] for row in left))
 
 
 def _inline(place: int) -> Move:

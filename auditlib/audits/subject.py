@@ -13,8 +13,8 @@ from auditlib.decoders.revision import Revision
 from auditlib.decoding.policies import Policy
 from auditlib.errors import DecoderError, EventMapError, PrefixgateError
 from auditlib.progress import Progress, silent
-from auditlib.sessions.split import leakage
 from auditlib.sessions.snapshot import Snapshot
+from auditlib.sessions.split import leakage
 from auditlib.sessions.store import SessionStore
 
 

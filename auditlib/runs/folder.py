@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
@@ -74,12 +75,19 @@ def write_run(
     report: Mapping[str, Any],
     tables: Mapping[tuple[str, str], pd.DataFrame],
     policy: bytes,
+    extras: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Run:
-    """Write a run under `root`; it appears only when it is whole. Raises FileExistsError for a taken id."""
+    """Write a run under `root`; it appears only when it is whole. Raises FileExistsError for a taken id.
+
+    `extras` are further files by their path in the run, such as counterexamples.
+    """
     with whole_folder(root / run_id) as aside:
         (aside / "report.json").write_bytes(_json_bytes(report))
         (aside / "policy.json").write_bytes(policy)
         (aside / "tables").mkdir()
+        for name, content in extras.items():
+            (aside / name).parent.mkdir(exist_ok=True)
+            (aside / name).write_bytes(content)
         for (audit, name), table in tables.items():
             table.to_parquet(aside / _table_file(audit, name), index=False)
         _checks_table(run_id, manifest, report).to_parquet(aside / "tables" / f"{_CHECKS}.parquet", index=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import product
 
 import pytest
@@ -27,8 +28,6 @@ ORDER = EventOrder.from_json(
 
 
 def ordered(kind=Plain, order=ORDER, **more):
-    import dataclasses
-
     return dataclasses.replace(subject_of(lambda dtype: kind(dtype=dtype, **more)), order=order)
 
 
@@ -126,7 +125,9 @@ def test_held_out_prefixes_that_no_pass_reached_are_counted_with_the_reason():
     assert coverage.distinct == len(set(everything))
     assert coverage.beyond == len({row for row in everything if len(row) > 5}) > 0
     assert coverage.covered == len(row) - 1
-    assert 0 < coverage.share < 1 and 0 < coverage.weighted_share < 1
+    assert 0 < coverage.share < 1
+    assert 0 < coverage.weighted_share < 1
     covered, missing = coverage.notes()
     assert covered.startswith(f"COVERED {coverage.covered} of {coverage.distinct}")
-    assert f"{coverage.beyond} are longer than the context" in missing and "reached by no pass" in missing
+    assert f"{coverage.beyond} are longer than the context" in missing
+    assert "reached by no pass" in missing

@@ -22,7 +22,8 @@ def place_of(make, check: str, **more):
     subject = subject_of(make)
     cases = counterexamples_for(subject, report(check, **more), seconds=120)
     ((_, name), table), *others = located(subject, cases).items()
-    assert name == "located" and not others
+    assert name == "located"
+    assert not others
     assert list(table.columns) == [*COLUMNS, "sentence"]
     return table.iloc[0]
 
@@ -93,7 +94,8 @@ def test_a_traced_decoder_gives_the_same_logits_and_tells_every_component():
     assert isinstance(decoder, Traced)
     events = torch.tensor([[1, 3, 4, 5]])
     valid = torch.ones_like(events, dtype=torch.bool)
-    logits = decoder.traced(lambda layer, name, output: told.append((layer, name, output.shape[:2]))).full(events, valid)
+    traced = decoder.traced(lambda layer, name, output: told.append((layer, name, output.shape[:2])))
+    logits = traced.full(events, valid)
     assert torch.equal(logits, decoder.full(events, valid))
     names = ["keys", "values", "attention output", "feed-forward"]
     inside = [(layer, name) for layer in range(2) for name in names]

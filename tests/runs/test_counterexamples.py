@@ -17,6 +17,7 @@ from auditlib.demo.places import FAULTY, SHIPPED, SOUND
 from auditlib.errors import IntegrityError
 from auditlib.files import sha256_of
 from auditlib.runs.counterexamples import files_of, read_cases
+from auditlib.runs.folder import write_run
 
 torch.set_num_threads(1)
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,16 @@ def written(folder: Path) -> SimpleNamespace:
 def test_a_case_is_written_with_its_script_and_read_back_equal(tmp_path):
     run = written(tmp_path)
     assert sorted(path.suffix for path in (tmp_path / "counterexamples").iterdir()) == [".json", ".py"]
+    assert read_cases(run) == {"cache parity: single events": CASE}
+
+
+def test_a_run_folder_takes_them_as_further_files(tmp_path):
+    manifest = {"created": "2026-01-01T00:00:00+00:00", "revision": {"digest": "r", "name": "n"}, "run": "one",
+                "snapshot": {"digest": "s"}, "dtype": "float32"}  # fmt: skip
+    report = {"run": "one", "revision": "r", "audits": {}, "failures": [], "not_measured": []}
+    extras = files_of({"cache parity: single events": CASE})
+    run = write_run(tmp_path, "one", manifest=manifest, report=report, tables={}, policy=b"{}", extras=extras)
+    run.verify()
     assert read_cases(run) == {"cache parity: single events": CASE}
 
 
@@ -86,7 +97,7 @@ def test_the_verb_refuses_events_that_the_revision_does_not_have(tmp_path, capsy
 def test_the_script_beside_a_case_reproduces_it(revision, code, tmp_path):
     written(tmp_path)
     (script,) = (tmp_path / "counterexamples").glob("*.py")
-    done = subprocess.run(  # noqa: S603 - the script that was just written
+    done = subprocess.run(
         [sys.executable, str(script), str(SHIPPED / "revisions" / revision)],
         cwd=ROOT, env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": ""}, capture_output=True, text=True,
         check=False,
