@@ -16,8 +16,10 @@ from auditlib.audits.counterexample import Case
 from auditlib.audits.counterexample_causal import beyond_cases, changed_cases, truncated_cases
 from auditlib.audits.counterexample_replay import replayed
 from auditlib.audits.counterexample_spy import Sought, Spy, first_found
+from auditlib.audits.enumerated_parity import BUDGET, enumerate_prefixes
+from auditlib.audits.enumerated_parity import PROBE as ENUMERATED
 from auditlib.audits.growing import Bench
-from auditlib.audits.held_out import HeldOut, Material, batches, held_out, material
+from auditlib.audits.held_out import HeldOut, Material, Row, batches, held_out, material
 from auditlib.audits.parity_probes import SINGLE, battery
 from auditlib.audits.shrink import Shrinker
 from auditlib.audits.shrink_moves import Plain
@@ -143,16 +145,22 @@ class _Search:
 
     def _watched(self, sought: Sought, everything: bool = False) -> Iterator[Case]:
         """The first failing answer of each probe of that name, the held-out rows first where they are read."""
-        bench, sweeps = self._bench(sought), list(batches(self.held.rows, self.material.vocabulary, 16))
-        works: list[tuple[str, Callable[[], object]]] = [
-            (SINGLE, lambda batch=batch: cached_logits(bench.checked, batch, Advance(1, 1), self.material.alphabet[0]))  # type: ignore[misc]
-            for batch in sweeps
-        ]
-        for name, work in chain(works, battery(bench)):
+        bench = self._bench(sought)
+        works = chain(self._sweeps(bench, SINGLE, self.held.rows), battery(bench), self._enumerated(bench))
+        for name, work in works:
             if everything or name == sought.check:
                 case = self._attempt(work)
                 if case is not None:
                     yield case
+
+    def _enumerated(self, bench: Bench) -> Iterator[tuple[str, Callable[[], object]]]:
+        """The enumerated prefixes, whose gaps the audit counts with another probe; tried last, as they are many."""
+        yield from self._sweeps(bench, ENUMERATED, enumerate_prefixes(self.subject, BUDGET).rows)
+
+    def _sweeps(self, bench: Bench, name: str, rows: Sequence[Row]) -> Iterator[tuple[str, Callable[[], object]]]:
+        filler = self.material.alphabet[0]
+        for batch in batches(rows, self.material.vocabulary, 16):
+            yield name, lambda batch=batch: cached_logits(bench.checked, batch, Advance(1, 1), filler)  # type: ignore[misc]
 
     def _attempt(self, work: Callable[[], object]) -> Case | None:
         try:
