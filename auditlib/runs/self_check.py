@@ -15,13 +15,15 @@ from auditlib.audits.faults.catalogue import FAULTS, NAMED_EQUIVALENT
 from auditlib.audits.self_check import Planting, plant_all
 from auditlib.errors import CancelledError
 from auditlib.release.checks import Measured, tolerance
-from auditlib.release.limits import PLANTED_FAULTS_MISSED, Limits, finite
+from auditlib.release.limits import LARGEST_TOLERANCE, PLANTED_FAULTS_MISSED, Limits, finite
 
 COLUMNS = (
     "fault", "kind", "audit", "check", "value", "limit", "count", "clean", "margin", "outcome", "reason", "report",
 )  # fmt: skip
 LEFT_OUT = "the self-check was left out of this run"
 NONE_PLANTED = "no fault can be planted that this audit would tell from the decoder's own"
+# A coarse dtype moves logits by as much as a small fault does: there, logic is certified in float64 alone.
+TOO_WIDE = "the tolerance of this dtype is too wide to certify by value against a fault of this size"
 ITSELF = "the decoder itself fails this check"
 _NUMBERS = ("value", "limit", "clean", "margin")
 
@@ -133,10 +135,10 @@ def with_self_check(results: Sequence[AuditResult], checked: SelfCheck) -> tuple
 
 def _judged(planting: Planting, found: Measured, limits: Limits) -> Judged:
     limit = _limit(planting, found, limits)
-    return Judged(planting, limit, *_outcome(planting, found, limit))
+    return Judged(planting, limit, *_outcome(planting, found, limit, limits))
 
 
-def _outcome(planting: Planting, found: Measured, limit: float | None) -> tuple[str, str]:
+def _outcome(planting: Planting, found: Measured, limit: float | None, limits: Limits) -> tuple[str, str]:
     """What became of a fault, and why. Whatever is not known for certain counts as missed."""
     if planting.reason:
         return "not applicable", planting.reason
@@ -150,7 +152,15 @@ def _outcome(planting: Planting, found: Measured, limit: float | None) -> tuple[
     seen = _over(planting.value, limit)
     if planting.fault.equivalent:
         return ("false alarm" if seen else "equivalent"), planting.fault.equivalent
+    if not seen and _by_value(planting, limits) and limit > LARGEST_TOLERANCE:
+        return "not applicable", TOO_WIDE
     return ("caught" if seen and planting.count else "missed"), ""
+
+
+def _by_value(planting: Planting, limits: Limits) -> bool:
+    """Whether the check is held against a measured tolerance, and not against a number of its own."""
+    key = planting.fault.audit, planting.check
+    return any(one.at_most == "tolerance" for one in limits.rows if (one.audit, one.check) == key)
 
 
 def _limit(planting: Planting, found: Measured, limits: Limits) -> float | None:

@@ -160,6 +160,16 @@ def test_what_became_of_a_fault_follows_from_two_values_and_a_limit(fault, numbe
     assert judged(fault, **numbers).outcome == outcome
 
 
+def test_a_dtype_whose_tolerance_is_wide_certifies_no_small_fault_by_value():
+    wide = Measured((Measurement("tolerance", 0.2, "logit", 9),))
+    coarse = limits_from({"largest_tolerance": 0.5}, self_check=True)
+    small, large = (
+        self_check._judged(Planting(NOTHING, "single events", value, 5, 0.0, 5), wide, coarse) for value in (0.01, 1.0)
+    )
+    assert (small.outcome, small.reason) == ("not applicable", self_check.TOO_WIDE)
+    assert large.outcome == "caught"
+
+
 def report_of(check: SelfCheck, audit: str) -> tuple[str, list[str], str]:
     results = with_self_check([measured(audit)], check)
     found = {one.audit: Measured(one.findings.measurements, dict(one.findings.not_applicable)) for one in results}
