@@ -152,9 +152,9 @@ def _outcome(planting: Planting, found: Measured, limit: float | None, limits: L
     seen = _over(planting.value, limit)
     if planting.fault.equivalent:
         return ("false alarm" if seen else "equivalent"), planting.fault.equivalent
-    if not seen and _by_value(planting, limits) and limit > LARGEST_TOLERANCE:
-        return "not applicable", TOO_WIDE
-    return ("caught" if seen and planting.count else "missed"), ""
+    too_wide = not seen and _by_value(planting, limits) and limit > LARGEST_TOLERANCE
+    missed = ("not applicable", TOO_WIDE) if too_wide else ("missed", "")
+    return ("caught", "") if seen and planting.count else missed
 
 
 def _by_value(planting: Planting, limits: Limits) -> bool:
