@@ -1,6 +1,6 @@
 """A decoder of one's own, written from contract 1 alone: the next event by how often it followed the last one.
 
-Make a revision of it from a store, then audit it (from the project's folder, so that `examples.markov` can be imported):
+Make a revision of it from a store, then audit it (in the project's folder, so that this module can be imported):
 
     python -m examples.markov STORE RULES FOLDER
     python -m auditlib audit --store STORE --revision FOLDER --allow-code

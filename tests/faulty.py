@@ -1,4 +1,4 @@
-"""Revisions whose adapter brings a fault, each made of the demo's sound decoder: what a release gate meets in the field.
+"""Revisions whose adapter brings a fault, each made of the demo's sound decoder: what a gate meets in the field.
 
 `revision.json` names them as `tests.faulty:NAME`; they keep contract 1 and break one thing.
 """

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pandas as pd
 
 from auditlib.audits.base import Audit, AuditResult, Findings, Subject
+from auditlib.audits.counterexample import Case
+from auditlib.audits.counterexamples import counterexamples_for
+from auditlib.audits.locate import located
 from auditlib.errors import CancelledError, PrefixgateError
 from auditlib.progress import part
 
@@ -38,6 +44,26 @@ def run_battery(audits: Iterable[Audit], subject: Subject) -> tuple[AuditResult,
         results.append(run_audit(audit, watched))
     subject.progress(1000, 1000, "audits finished")
     return tuple(results)
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Counterexamples of what failed, where each sits, and the `problem` that kept them from being found."""
+
+    cases: Mapping[str, Case] = field(default_factory=dict)
+    tables: Mapping[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
+    problem: str | None = None
+
+
+def explain(subject: Subject, report: Mapping[str, Any]) -> Explained:
+    """Shrunk counterexamples of the failures in a judged report; a decoder that breaks meanwhile costs only these."""
+    try:
+        cases = counterexamples_for(subject, report)
+        return Explained(cases, located(subject, cases))
+    except CancelledError:
+        raise
+    except Exception as fault:  # noqa: BLE001 - as in `run_audit`; the judgement stands without its explanation
+        return Explained(problem=f"{type(fault).__name__}: {fault}")
 
 
 def unmeasured(audits: Iterable[Audit], problem: str) -> tuple[AuditResult, ...]:

@@ -43,9 +43,7 @@ def _changes(sought: Sought, checked: CheckedDecoder, rows: Material, steps: tup
         wide = [replace(step, events=step.events * len(others), valid=step.valid * len(others)) for step in steps]
         base = _answers(checked, wide)
         wide[-1] = replace(wide[-1], events=variants)
-        earlier = torch.tensor(valid, device=checked.device) & (
-            torch.arange(len(line), device=checked.device) < place
-        )
+        earlier = torch.tensor(valid, device=checked.device) & (torch.arange(len(line), device=checked.device) < place)
         hits = ((moved(_answers(checked, wide), base).differ > 0) & earlier).nonzero().tolist()
         for variant, column in hits[:2]:
             changed = (*steps[:-1], replace(last, events=(variants[variant],)))
@@ -63,9 +61,7 @@ def _answers(checked: CheckedDecoder, steps: Sequence[Step]) -> torch.Tensor:
     return logits
 
 
-def truncated_cases(
-    sought: Sought, checked: CheckedDecoder, rows: Material, held: Sequence[Row]
-) -> Iterator[Case]:
+def truncated_cases(sought: Sought, checked: CheckedDecoder, rows: Material, held: Sequence[Row]) -> Iterator[Case]:
     """A logit that is another when its prefix stands alone: without what follows, or without padding beside it."""
     for row in sorted({*rows.made_up, *rows.boundary, *spread(held, _HELD_OUT_ROWS)}, key=lambda row: (len(row), row)):
         for spare in _SPARE:

@@ -33,9 +33,7 @@ _REPLAYS, _REPLAYS_LATER = 5000, 800
 _NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float64: "float64"}
 
 
-def counterexamples_for(
-    subject: Subject, report: Mapping[str, Any], seconds: float = _SECONDS
-) -> dict[str, Case]:
+def counterexamples_for(subject: Subject, report: Mapping[str, Any], seconds: float = _SECONDS) -> dict[str, Case]:
     """Shrunk cases of the failed checks of cache parity and causality, by `audit: check`; equal ones stand once.
 
     `report` is the judgement's report (contract 2): its checks say what failed, and under which limit. At most

@@ -35,6 +35,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     audit.add_argument(
         "--allow-code", action="store_true", help="run the code that a revision names (package.module:factory)"
     )
+    audit.add_argument("--no-self-check", action="store_true", help="do not plant faults to see that they are caught")
     audit.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit XML report there")
     audit.add_argument("--markdown", type=Path, metavar="FILE", help="write a Markdown summary there")
     add_json_option(audit)
@@ -49,7 +50,8 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def _audit(options: argparse.Namespace) -> int:
     """Run the audits; every kind of evidence is written before the exit code is decided."""
     from auditlib.audits.device import settle_threads  # noqa: PLC0415
-    from auditlib.runs.execute import AuditRequest, run_audits  # noqa: PLC0415
+    from auditlib.runs.execute import run_audits  # noqa: PLC0415
+    from auditlib.runs.request import AuditRequest  # noqa: PLC0415
 
     settle_threads()
     names = (
@@ -66,6 +68,7 @@ def _audit(options: argparse.Namespace) -> int:
         dtype=options.dtype,
         allow_code=options.allow_code,
         seed=options.seed,
+        self_check=not options.no_self_check,
     )
     progress = ProgressLine()
     try:

@@ -11,8 +11,9 @@ from auditlib.decoders.revision import open_revision
 from auditlib.demo.places import SHIPPED, Demo, demo_under
 from auditlib.errors import PrefixgateError
 from auditlib.progress import Progress, part, silent
-from auditlib.runs.execute import AuditRequest, run_audits
+from auditlib.runs.execute import run_audits
 from auditlib.runs.folder import list_runs
+from auditlib.runs.request import AuditRequest
 from auditlib.sessions.importers import import_log
 from auditlib.sessions.split import split
 from auditlib.sessions.store import SessionStore

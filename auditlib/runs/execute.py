@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from auditlib import __version__
 from auditlib.audits import AUDITS
-from auditlib.audits.base import Audit, AuditResult
-from auditlib.audits.battery import run_battery, unmeasured
-from auditlib.audits.device import NAMES_OF_DTYPES, fingerprint, library_versions
+from auditlib.audits.base import Audit, AuditResult, Subject
+from auditlib.audits.battery import Explained, explain, run_battery, unmeasured
+from auditlib.audits.device import NAMES_OF_DTYPES
 from auditlib.audits.subject import Loading, build_subject
 from auditlib.decoders.revision import Revision, open_revision
 from auditlib.decoding.policies import Policy, Setting, read_policy
 from auditlib.errors import DecoderError, EventMapError, InputError, IntegrityError, OrderError
-from auditlib.files import sha256_of
 from auditlib.progress import Progress, part, silent
 from auditlib.release.checks import Measured
 from auditlib.release.judge import Judgement, judge
 from auditlib.release.limits import Limits, limits_from
+from auditlib.runs.counterexamples import files_of
 from auditlib.runs.folder import Run, write_run
+from auditlib.runs.manifest import document_bytes, manifest_of
+from auditlib.runs.request import AuditRequest
 from auditlib.runs.self_check import SelfCheck, run_self_check, with_self_check
 from auditlib.sessions.snapshot import Snapshot
 from auditlib.sessions.store import SessionStore
@@ -46,20 +42,12 @@ _AUDITS_SHARE = 0.7  # of the work of a run; the rest is the self-check
 
 
 @dataclass(frozen=True, slots=True)
-class AuditRequest:
-    """What to audit, against what, and how. Two equal requests on one device give the same numbers."""
+class _Measured:
+    """What the audits found, which planted faults they would have seen, and the subject when there was one."""
 
-    store: Path
-    revision: Path
-    runs: Path
-    audits: tuple[str, ...] | None = None
-    policy: Path | None = None
-    snapshot: str | None = None
-    device: str = "cpu"
-    dtype: str = "float32"
-    allow_code: bool = False
-    seed: int = 0
-    self_check: bool = True
+    results: tuple[AuditResult, ...]
+    checked: SelfCheck
+    subject: Subject | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +78,12 @@ def run_audits(request: AuditRequest, progress: Progress = silent) -> Run:
         raise InputError(f"--dtype {request.dtype!r} is not one of {', '.join(NAMES_OF_DTYPES)}")
     with SessionStore.open(request.store) as store:
         inputs = _open_inputs(request, store)
-        results, checked = _measure(request, store, inputs, progress)
+        measured = _measure(request, store, inputs, progress)
         store.verify(inputs.snapshot)  # the sessions that were measured are still the ones that are named
     if open_revision(request.revision).digest != inputs.revision.digest:
         raise IntegrityError(f"{request.revision} was changed while it was audited; nothing was written, audit again")
-    judgement = _judge(_limits(inputs.policy, request.dtype), inputs.policy, results)
-    return _write(request, inputs, results, checked, judgement)
+    judgement = _judge(_limits(inputs.policy, request.dtype), inputs.policy, measured.results)
+    return _write(request, inputs, measured, judgement)
 
 
 def _open_inputs(request: AuditRequest, store: SessionStore) -> _Inputs:
@@ -107,9 +95,7 @@ def _open_inputs(request: AuditRequest, store: SessionStore) -> _Inputs:
     )
 
 
-def _measure(
-    request: AuditRequest, store: SessionStore, inputs: _Inputs, progress: Progress
-) -> tuple[tuple[AuditResult, ...], SelfCheck]:
+def _measure(request: AuditRequest, store: SessionStore, inputs: _Inputs, progress: Progress) -> _Measured:
     """Results of the chosen audits, and which planted faults they would have seen.
 
     When the decoder does not fit the sessions, each result says why it was not measured.
@@ -120,15 +106,15 @@ def _measure(
             store, inputs.snapshot, inputs.revision, inputs.policy, loading, seed=request.seed, progress=progress
         )
     except (DecoderError, EventMapError, OrderError) as misfit:
-        return unmeasured(inputs.audits, str(misfit)), SelfCheck(problem=str(misfit), ran=request.self_check)
+        return _Measured(unmeasured(inputs.audits, str(misfit)), SelfCheck(problem=str(misfit), ran=request.self_check))
     if not request.self_check:
         checked = SelfCheck(ran=False)
-        return with_self_check(run_battery(inputs.audits, subject), checked), checked
+        return _Measured(with_self_check(run_battery(inputs.audits, subject), checked), checked, subject)
     results = run_battery(inputs.audits, replace(subject, progress=part(progress, 0, _AUDITS_SHARE, "")))
     planting = replace(subject, progress=part(progress, _AUDITS_SHARE, 1, "planted faults"))
     checked = run_self_check(planting, results, _limits(inputs.policy, request.dtype))
     progress(1000, 1000, "audits finished")
-    return with_self_check(results, checked), checked
+    return _Measured(with_self_check(results, checked), checked, subject)
 
 
 def _limits(policy: Policy, dtype: str) -> Limits:
@@ -153,31 +139,26 @@ def _twin(setting: Setting) -> Setting:
     return setting.unmasked() if setting.order_mask else setting.masked()
 
 
-def _write(
-    request: AuditRequest,
-    inputs: _Inputs,
-    results: Sequence[AuditResult],
-    checked: SelfCheck,
-    judgement: Judgement,
-) -> Run:
-    """Put report, manifest and tables into a new run folder."""
-    created = datetime.now(UTC).isoformat(timespec="milliseconds")
-    manifest = _manifest(request, inputs, created)
-    run_id = _run_id(manifest)
-    manifest["run"] = run_id
-    report = {**_report(manifest, results, judgement), "self_check": checked.to_report()}
+def _write(request: AuditRequest, inputs: _Inputs, measured: _Measured, judgement: Judgement) -> Run:
+    """Put report, manifest, tables and the counterexamples of what failed into a new run folder."""
+    names = [audit.name for audit in inputs.audits]
+    manifest = manifest_of(request, inputs.revision, inputs.snapshot, inputs.policy, names)
+    report = _report(manifest, measured.results, judgement) | {"self_check": measured.checked.to_report()}
     tables: dict[tuple[str, str], pd.DataFrame] = {
-        (r.audit, name): table for r in results for name, table in r.findings.tables.items()
+        (r.audit, name): table for r in measured.results for name, table in r.findings.tables.items()
     }
-    if checked.judged:
-        tables["self check", "faults"] = checked.table()
+    if measured.checked.judged:
+        tables["self check", "faults"] = measured.checked.table()
+    explained = Explained() if measured.subject is None else explain(measured.subject, report)
+    report["counterexamples"] = {"cases": sorted(explained.cases), "problem": explained.problem}
     return write_run(
         request.runs,
-        run_id,
+        manifest["run"],
         manifest=manifest,
         report=report,
-        tables=tables,
-        policy=_document_bytes(inputs.policy.document),
+        tables={**tables, **explained.tables},
+        policy=document_bytes(inputs.policy.document),
+        extras=files_of(explained.cases),
     )
 
 
@@ -204,45 +185,3 @@ def _report(manifest: Mapping[str, Any], results: Sequence[AuditResult], judgeme
             "seconds": round(result.seconds, 3),
         }
     return report
-
-
-def _manifest(request: AuditRequest, inputs: _Inputs, created: str) -> dict[str, Any]:
-    """Everything that the run's numbers depend on."""
-    revision, snapshot, policy = inputs.revision, inputs.snapshot, inputs.policy
-    return {
-        "format": 1,
-        "created": created,
-        "revision": {"name": revision.manifest.name, "digest": revision.digest, "folder": revision.folder.name},
-        "snapshot": {"digest": snapshot.digest, "file": request.store.name, "file_sha256": sha256_of(request.store)},
-        "policy": {"digest": policy.digest, "document": policy.document},
-        "event_map": {"version": revision.event_map.version, "digest": revision.event_map.digest},
-        "event_order": {"version": revision.event_order.version, "digest": revision.event_order.digest},
-        "audits": [audit.name for audit in inputs.audits],
-        "device": fingerprint(request.device),
-        "versions": library_versions(),
-        "code": {"version": __version__, "digest": code_digest()},
-        "seed": request.seed,
-        "dtype": request.dtype,
-    }
-
-
-def _run_id(manifest: Mapping[str, Any]) -> str:
-    """Time of the run, to sort by, and eight digits of what it depends on, to tell runs of one moment apart."""
-    moment = datetime.fromisoformat(manifest["created"]).strftime("%Y%m%dT%H%M%S%fZ")[:-4]
-    return f"{moment}Z-{hashlib.sha256(_document_bytes(manifest)).hexdigest()[:8]}"
-
-
-@cache
-def code_digest() -> str:
-    """Digest over the package's own source files, so that a verdict names the code that measured."""
-    root = Path(__file__).parents[1]
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(root)}\0{len(content)}\0".encode() + content)
-    return f"sha256:{digest.hexdigest()}"
-
-
-def _document_bytes(document: Mapping[str, Any]) -> bytes:
-    """Canonical JSON of a plain document."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

@@ -33,6 +33,7 @@ _PAGES = (
     ("causality", "Causality", ":material/schedule:"),
     ("cache_parity", "Cache parity", ":material/compare:"),
     ("policies", "Policies", ":material/alt_route:"),
+    ("self_check", "Self-check", ":material/fact_check:"),
     ("inspector", "Prefix inspector", ":material/search:"),
     ("verdict", "Verdict", ":material/verified:"),
 )

@@ -2,11 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from auditlib.progress import Progress
+from auditlib.runs.request import AuditRequest
+from auditlib.sessions.importers import import_log
+from auditlib.sessions.manifest import ColumnMapping
+from auditlib.sessions.split import split as split_store
+from auditlib.sessions.store import SessionStore
 from auditlib.web.jobs import Work
 from auditlib.web.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTerms:
+    """What a person asks of a split."""
+
+    by: tuple[str, ...]
+    held_out: float
+    seed: int
+    chronological: bool
+    quarantine: bool
+
+
+def import_file(store: Path, log: Path, mapping: ColumnMapping, time_format: str | None, time_zone: str | None) -> Work:
+    """Work that imports a log; its result is `import <number>`."""
+
+    def work(progress: Progress) -> str:
+        done = import_log(log, store, mapping=mapping, time_format=time_format, time_zone=time_zone, progress=progress)
+        return f"import {done.import_id}"
+
+    return work
+
+
+def split(store: Path, terms: SplitTerms) -> Work:
+    """Work that freezes a snapshot; its result is `snapshot <digest>`."""
+
+    def work(progress: Progress) -> str:
+        with SessionStore.open(store, read_only=False) as opened:
+            made = split_store(
+                opened, terms.by, terms.held_out, terms.seed, terms.chronological, terms.quarantine, progress
+            )
+        return f"snapshot {made.digest}"
+
+    return work
 
 
 def audit(
@@ -16,7 +56,7 @@ def audit(
 
     def work(progress: Progress) -> str:
         from auditlib.audits.device import settle_threads  # noqa: PLC0415
-        from auditlib.runs.execute import AuditRequest, run_audits  # noqa: PLC0415
+        from auditlib.runs.execute import run_audits  # noqa: PLC0415
 
         settle_threads()
         request = AuditRequest(

@@ -30,7 +30,7 @@ PAYLOADS = (
     "</script><script>alert(10)</script>",
     "<style>body{display:none}</style>",
 )  # fmt: skip
-PAGES = ("board", "sessions", "causality", "cache_parity", "policies", "inspector", "verdict")
+PAGES = ("board", "sessions", "causality", "cache_parity", "policies", "self_check", "inspector", "verdict")
 # Anything but text that came of a name: live markup, or a link that leaves the dashboard.
 FOUND = """() => {
   const main = document.querySelector('[data-testid=stApp]');

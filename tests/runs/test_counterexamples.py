@@ -22,9 +22,7 @@ from auditlib.runs.folder import write_run
 torch.set_num_threads(1)
 ROOT = Path(__file__).parents[2]
 ROW = (1, 3, 4, 3, 4, 3, 4, 3)  # longer than the window of the demo's faulty revision
-ASKED = Side(
-    (Step("prefill", (ROW[:-1],), ((True,) * 7,)), Step("extend", (ROW[-1:],), ((True,),))), 0, 0
-)
+ASKED = Side((Step("prefill", (ROW[:-1],), ((True,) * 7,)), Step("extend", (ROW[-1:],), ((True,),))), 0, 0)
 CASE = Case("cache parity", "single events", "another", "float32", "same", ASKED, alone(ASKED), 1.0, 1e-4)
 
 
