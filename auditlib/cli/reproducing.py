@@ -6,11 +6,7 @@ import argparse
 import math
 from pathlib import Path
 
-from auditlib.audits.counterexample_replay import read_case, replay
-from auditlib.audits.device import NAMES_OF_DTYPES
-from auditlib.audits.subject import Loading, load_decoder
 from auditlib.cli.output import add_json_option, emit, say
-from auditlib.decoders.revision import open_revision
 from auditlib.errors import DecoderError, PrefixgateError
 
 STILL_FAILS = 1
@@ -31,6 +27,11 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def _reproduce(options: argparse.Namespace) -> int:
     """Play the case on the revision, in the dtype in which it was found."""
+    from auditlib.audits.counterexample_replay import read_case, replay  # noqa: PLC0415 - these load torch
+    from auditlib.audits.device import NAMES_OF_DTYPES  # noqa: PLC0415
+    from auditlib.audits.subject import Loading, load_decoder  # noqa: PLC0415
+    from auditlib.decoders.revision import open_revision  # noqa: PLC0415
+
     case = read_case(options.case)
     revision = open_revision(options.revision)
     decoder = load_decoder(revision, Loading(options.device, NAMES_OF_DTYPES[case.dtype], options.allow_code))
