@@ -3,7 +3,7 @@
 import streamlit as st
 
 from auditlib.views import charts
-from auditlib.web import parts, parts_jobs, shell, tables
+from auditlib.web import parts, parts_cases, parts_jobs, shell, tables
 from auditlib.web.text import TERMS
 
 AUDIT = "cache parity"
@@ -17,6 +17,8 @@ parts.audit_head(run, AUDIT)
 parts.figures(run, AUDIT, {name: TERMS[name] for name in ("tolerance", "noise floor")})
 limits = (parts.information(run, AUDIT, "tolerance"), parts.information(run, AUDIT, "noise floor"))
 st.plotly_chart(charts.gap_by_step(run.table(AUDIT, "steps"), *limits), key="gap-by-step")
+
+parts_cases.counterexamples(here, run, AUDIT)
 
 st.header("Worst prefixes", help=TERMS["prefix"])
 row = st.container(horizontal=True)

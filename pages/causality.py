@@ -3,7 +3,7 @@
 import streamlit as st
 
 from auditlib.views import charts
-from auditlib.web import parts, parts_jobs, shell, tables
+from auditlib.web import parts, parts_cases, parts_jobs, shell, tables
 
 AUDIT = "causality"
 
@@ -15,6 +15,8 @@ parts_jobs.audit_buttons(here, AUDIT)
 parts.audit_head(run, AUDIT)
 st.caption("Truncation is judged by the size of a change, every other probe by whether anything changed at all.")
 st.plotly_chart(charts.changes_by_position(run.table(AUDIT, "probes")), key="changes")
+
+parts_cases.counterexamples(here, run, AUDIT)
 
 st.header("Checks")
 tables.checks(run, [AUDIT], "causality-checks")

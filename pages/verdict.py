@@ -25,4 +25,4 @@ st.header("Verify a verdict", help="Checks signatures, people, times and digests
 parts_verdict.verify_upload(desk, here)
 
 st.header("Report")
-parts_verdict.reports(run)
+parts_verdict.reports(desk, run)

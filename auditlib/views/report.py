@@ -131,7 +131,9 @@ def _figure(figure: go.Figure) -> str:
 def _worst(run: Run, audit: str) -> str:
     """The worst observations of an audit as a table."""
     if audit == "cache parity":
-        return _frame(_top(run.table(audit, "gaps"), "gap"), ("probe", "session_id", "events", "step", "gap"))
+        gaps = run.table(audit, "gaps")
+        held_out = gaps[gaps["session_id"].fillna("") != ""] if len(gaps) else gaps  # what happened tells most
+        return _frame(_top(held_out, "gap"), ("probe", "session_id", "events", "step", "gap"))
     if audit == "causality":
         return _frame(_top(run.table(audit, "probes"), "value"), ("probe", "path", "events", "position", "value"))
     sequences = run.table(audit, "sequences")

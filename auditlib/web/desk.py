@@ -82,6 +82,14 @@ class Desk:
         report = run.folder / "report.json" if run else None
         return verify_verdict(envelope, self.settings.trust, report=report, revision=revision)
 
+    def digest(self, run: Run) -> str | None:
+        """Digest of the run's signed statement, None while it is unsigned or does not verify."""
+        file = self.verdict_file(run)
+        try:
+            return self.check(file.read_bytes(), run).statement.digest if file.exists() else None
+        except PrefixgateError:
+            return None
+
     def bundles(self, run: Run) -> dict[str, bytes]:
         """Sigstore bundles of the run's verdict, one a reviewer, by the person's name or else the key id."""
         trust = self.trust()

@@ -31,7 +31,7 @@ def card(here: state.Selection, entry: Entry) -> None:
         head = st.container(horizontal=True, vertical_alignment="center")
         head.subheader(in_markdown(entry.name, 80), anchor=False, width="content")
         head.badge(words, color=colour, icon=icon)  # type: ignore[arg-type]
-        head.caption(f"`{short(entry.digest)}`", width="content", help="First digits of the revision's digest.")
+        head.caption(short(entry.digest), width="content", help="First digits of the revision's digest.")
         if entry.run is None:
             st.text("Nothing has been measured yet, and what was not measured is a no.")
         else:
@@ -115,7 +115,7 @@ def _card_links(here: state.Selection, entry: Entry) -> None:
     )
     if entry.run is None:
         if entry != here.entry and entry.folder is not None and here.snapshot is not None:
-            parts_jobs.run_all_button(there, row, f"run-{entry.digest}", important=False)
+            parts_jobs.run_all_button(there, row, f"run-{entry.digest}")
         return
     found = worst(entry.run)
     if found is not None:

@@ -11,6 +11,8 @@ from auditlib.web.jobs import JobState, Work
 from auditlib.web.text import short
 
 _SEEN, _JOB = "jobs seen to end", "job"
+_RESULTS = {"run": ("run", "revision"), "snapshot": ("snapshot",)}
+"""What the words of a job's result choose in the sidebar."""
 
 
 def audit_buttons(here: state.Selection, audit: str | None = None) -> None:
@@ -20,14 +22,13 @@ def audit_buttons(here: state.Selection, audit: str | None = None) -> None:
     row = st.container(horizontal=True)
     if audit and row.button(f"Run {audit} only", key="run-one", help="Fast, but a release needs every audit."):
         _start_audits(here, (audit,))
-    run_all_button(here, row, "run-all", important=audit is None)
+    run_all_button(here, row, "run-all")
 
 
-def run_all_button(here: state.Selection, place: DeltaGenerator, key: str, *, important: bool) -> None:
+def run_all_button(here: state.Selection, place: DeltaGenerator, key: str) -> None:
     """A button that runs every audit of the selection's revision."""
-    if place.button(
-        "Run all audits", key=key, type="primary" if important else "secondary", icon=":material/play_arrow:"
-    ):
+    # not of type "primary": its white text could not be read on the light blue that dark mode needs elsewhere
+    if place.button("Run all audits", key=key, icon=":material/play_arrow:"):
         _start_audits(here, None)
 
 
@@ -119,13 +120,13 @@ def _ended(job: JobState) -> None:
 
 
 def _show_result(job: JobState) -> None:
-    """Turn the page to the run that the job made, once."""
+    """Turn the page to the run or snapshot that the job made, once."""
     seen = st.session_state.setdefault(_SEEN, set())
-    if job.id in seen or not job.result.startswith("run "):
+    kind, *names = job.result.split(" ")
+    if job.id in seen or kind not in _RESULTS:
         return
     seen.add(job.id)
-    _, run_id, revision = job.result.split(" ")
-    address.visit(revision=revision, run=run_id)
+    address.visit(**dict(zip(_RESULTS[kind], names, strict=True)))
     st.rerun()
 
 

@@ -42,9 +42,12 @@ def imports(store: Path) -> None:
         st.text("No row was left out.")
 
 
-def split(store: Path, snapshot: str) -> None:
+def split(here: state.Selection) -> None:
     """Sizes of the two sides, what they share, and the groups that had to stay together."""
-    report = sessions_facts.leakage(store, snapshot)
+    if here.snapshot is None:
+        st.info("Not split yet: nothing can be audited before a held-out side is frozen.")
+        return
+    report = sessions_facts.leakage(here.places.store, here.snapshot)
     row = st.container(horizontal=True)
     row.metric("Training", f"{report.training_sessions:,}", width=150)
     row.metric("Held out", f"{report.held_out_sessions:,}", width=150)

@@ -76,7 +76,7 @@ def sign_form(desk: Desk, run: Run) -> None:
         decision = st.radio("Your decision", _decisions(run), key="sign-decision", horizontal=True)
         comment = st.text_area("Comment", key="sign-comment", max_chars=4000, help="Signed with the rest.")
         passphrase = st.text_input("Passphrase of the key", type="password", key="sign-passphrase", autocomplete="off")
-        pressed = st.form_submit_button("Add my signature" if again else "Sign", type="primary")
+        pressed = st.form_submit_button("Add my signature" if again else "Sign")
     if pressed:
         _attempt(lambda: _signed(desk, run, key or "", passphrase or "", decision or "", comment or ""))
     with st.expander("New reviewer key"):
@@ -112,10 +112,10 @@ def verify_upload(desk: Desk, here: state.Selection) -> None:
         st.error(f"Not valid. {in_markdown(explain(problem), 1000)}", icon=":material/gpp_bad:")
 
 
-def reports(run: Run) -> None:
+def reports(desk: Desk, run: Run) -> None:
     """The run as files that need no dashboard."""
     row = st.container(horizontal=True)
-    _file(row, "Report (HTML)", lambda: to_html(run).encode(), f"{run.id}.html", "text/html")
+    _file(row, "Report (HTML)", lambda: to_html(run, desk.digest(run)).encode(), f"{run.id}.html", "text/html")
     _file(row, "JSON", lambda: json.dumps(run.report, indent=1).encode(), f"{run.id}.json")
     _file(row, "Markdown", lambda: to_markdown(run.report).encode(), f"{run.id}.md", "text/markdown")
     _file(row, "JUnit XML", lambda: to_junit(run.report), f"{run.id}.xml", "application/xml")

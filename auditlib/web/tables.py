@@ -89,9 +89,11 @@ def prefixes(here: state.Selection, frame: pd.DataFrame, key: str, columns: Sequ
         st.text(f"There is no {noun}.")
         return
     names = [revision_facts.names_of(here.entry, str(events)) for events in frame["events"]]
-    for position in range(min(_LINKED, len(frame))):
+    # One prefix may fail several probes; each link leads to another prefix.
+    distinct = frame["events"].reset_index(drop=True).drop_duplicates().index[:_LINKED]
+    for rank, position in enumerate(distinct, start=1):
         row = frame.iloc[position].to_dict()
-        inspector_link(here, row, f"{noun} {position + 1}, {_first_words(row, columns[0])}: {names[position]}")
+        inspector_link(here, row, f"{noun} {rank}, {_first_words(row, columns[0])}: {names[position]}")
     st.caption(f"{plural(len(frame), 'row')}. Select a row to open it in the inspector.")
     table = shown(frame[[name for name in columns if name in frame]].assign(events=names))
     chosen = st.dataframe(

@@ -12,12 +12,6 @@ from tests.browser.driving import browser, settled
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PAGES = ("board", "sessions", "causality", "cache_parity", "policies", "inspector", "verdict")
 
-# What Streamlit 1.67 itself draws and no page can change; each was looked at. Everything else counts.
-OF_STREAMLIT = {
-    "nested-interactive": "[data-testid=stDataFrame]",
-    "scrollable-region-focusable": "[data-testid=stDataFrame]",
-}
-
 
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory):

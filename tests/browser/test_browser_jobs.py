@@ -27,7 +27,9 @@ def test_two_people_audit_two_revisions_and_neither_sees_the_others_result(serve
         first = start(one, served, world.sound.digest)
         second = start(two, served, world.faulty.digest)
         for page, mine, other in ((first, "sound", "faulty"), (second, "faulty", "sound")):
-            expect(page.get_by_text(re.compile(f"causality of {mine}.*finished. This page"))).to_be_visible(timeout=PATIENCE)
+            expect(page.get_by_text(re.compile(f"causality of {mine}.*finished. This page"))).to_be_visible(
+                timeout=PATIENCE
+            )
             expect(page.get_by_text(re.compile(f"causality of {other}"))).to_have_count(0)
             digest = getattr(world, mine).digest
             assert digest.replace(":", "%3A") in page.url or digest in page.url

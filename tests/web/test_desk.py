@@ -66,6 +66,7 @@ def test_what_was_signed_verifies_and_says_yes(desk, approved, world):
     assert [signer.person for signer in verdict.signers] == ["Ada"]
     assert verdict.statement.review.comment == "looks right"
     assert set(desk.bundles(approved)) == {"Ada"}
+    assert desk.digest(approved) == verdict.statement.digest
 
 
 def test_a_reviewer_may_refuse_what_the_gate_approved(desk, approved):
@@ -112,6 +113,8 @@ def test_an_altered_verdict_and_one_about_another_run_are_refused(desk, approved
         desk.check(json.dumps(document).encode())
     with pytest.raises(VerdictError):
         desk.check(envelope, world.refused)
+    desk.verdict_file(approved).write_text(json.dumps(document))
+    assert desk.digest(approved) is None
 
 
 def test_without_a_trust_file_nothing_is_valid(desk, approved):

@@ -1,0 +1,71 @@
+"""Counterexamples on a page: the calls in words, the first place that differs, and the files that play them again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from auditlib.runs.folder import Run
+from auditlib.views.text import safe
+from auditlib.web import cases, revision_facts, state, tables
+from auditlib.web.catalogue import Entry
+
+_MOST_ROWS = 4
+
+
+def counterexamples(here: state.Selection, run: Run, audit: str) -> None:
+    """The smallest failing comparison of each failed check; nothing where the audit passed."""
+    found = cases.cases_of(run, audit)
+    if not found:
+        return
+    st.header(
+        "Smallest counterexamples", help="Shrunk until nothing can be left out: the fewest calls that still fail."
+    )
+    for case in found:
+        with st.container(border=True):
+            st.text(f"{safe(case.check)}: {safe(case.words)}")
+            st.code("\n".join(_calls(here.entry, case)), language=None, wrap_lines=True)
+            if case.located:
+                st.text(safe(case.located, 400))
+            _links(here, run, case)
+
+
+def _calls(entry: Entry | None, case: cases.ShownCase) -> list[str]:
+    """Both sides of the comparison, a call a line."""
+    lines = ["asked:", *(f"  {_call(entry, step)}" for step in case.asked)]
+    return [*lines, "against:", *(f"  {_call(entry, step)}" for step in case.against)] if case.against else lines
+
+
+def _call(entry: Entry | None, step: Mapping[str, Any]) -> str:
+    """One call of the decoder in words."""
+    if step["verb"] == "reorder":
+        return f"reorder {step['parents']}"
+    rows = [_row(entry, *row) for row in zip(step["events"], step["valid"], strict=True)]
+    more = [f"({len(rows) - _MOST_ROWS} more rows)"] if len(rows) > _MOST_ROWS else []
+    return f"{step['verb']} " + " | ".join([*rows[:_MOST_ROWS], *more])
+
+
+def _row(entry: Entry | None, events: Sequence[int], valid: Sequence[bool]) -> str:
+    """Names of a row's events; padding as a dot."""
+    mapping = revision_facts.event_map(entry)
+    named = [str(event) if mapping is None else safe(mapping.name(event), 40) for event in events]
+    return " ".join(name if kept else "·" for name, kept in zip(named, valid, strict=True))
+
+
+def _links(here: state.Selection, run: Run, case: cases.ShownCase) -> None:
+    """Into the inspector, and the files that reproduce the case without the dashboard."""
+    tables.inspector_link(here, {"events": case.events}, "Open in the inspector")
+    row = st.container(horizontal=True)
+    for kind, name in (("Case (JSON)", case.file), ("Script", case.file.removesuffix(".json") + ".py")):
+        if name in run.manifest["files"]:
+            row.download_button(
+                kind,
+                cases.content(run, name),
+                file_name=f"{run.id}-{name.rpartition('/')[2]}",
+                key=f"case-{name}",
+                on_click="ignore",
+                type="tertiary",
+                icon=":material/download:",
+            )

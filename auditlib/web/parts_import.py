@@ -1,0 +1,106 @@
+"""Bringing in a log and splitting it: upload, look at the first rows, say which column is what, and go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from auditlib.errors import PrefixgateError
+from auditlib.sessions.importers import LogPreview, preview
+from auditlib.sessions.manifest import ColumnMapping
+from auditlib.views.text import in_markdown, safe
+from auditlib.web import parts_jobs, state, tables, work
+from auditlib.web.uploads import keep
+
+_KINDS = ["csv", "tsv", "txt", "xes", "xml", "parquet", "gz", "zip"]
+_NONE = "(none)"
+
+
+def wizard(here: state.Selection) -> None:
+    """Upload a log and import it; in the demo, say how to begin with a store of one's own."""
+    if state.settings().demo:
+        st.info("This is the demo's store. For a log of your own: `streamlit run app.py -- --store sessions.duckdb`")
+        return
+    uploaded = st.file_uploader(
+        "Event log", type=_KINDS, key="log-upload", help="CSV, XES or Parquet, plain or packed."
+    )
+    if uploaded is None:
+        return
+    file = keep(state.settings().home / "uploads", uploaded.name, uploaded.getvalue())
+    try:
+        _ask_and_import(here, file, preview(file))
+    except PrefixgateError as problem:
+        st.error(in_markdown(problem, 2000), icon=":material/error:")
+
+
+def split_form(here: state.Selection) -> None:
+    """How to split what is in the store now; the split becomes a new snapshot beside the old ones."""
+    with st.form("split"):
+        by = st.multiselect(
+            "What must not stand on both sides",
+            ["session", "customer", "asset"],
+            default=["session"],
+            key="split-by",
+            help="Sessions that share one of these stay together. A missing value joins nobody.",
+        )
+        row = st.container(horizontal=True)
+        share = row.slider("Held-out share", 0.05, 0.5, 0.2, 0.05, key="split-share")
+        seed = row.number_input("Seed", 0, 2**31, 0, key="split-seed")
+        latest = st.checkbox("Hold out the latest sessions instead of random ones", key="split-latest")
+        leave_out = st.checkbox("Leave out sessions that would join the two sides", key="split-quarantine")
+        pressed = st.form_submit_button("Split")
+    if pressed:
+        terms = work.SplitTerms(tuple(by), float(share), int(seed), latest, leave_out)
+        parts_jobs.start(f"split|{terms}", "Split of the store", work.split(here.places.store, terms))
+
+
+def _ask_and_import(here: state.Selection, file: Path, seen: LogPreview) -> None:
+    """First rows, a box for each role with the guess in it, and the button."""
+    rows = pd.DataFrame(seen.head.rows, columns=[safe(name, 60) for name in seen.head.columns])
+    st.dataframe(tables.shown(rows), key="log-preview", hide_index=True, alt="First rows of the log")
+    st.caption(f"{seen.format}, {in_markdown(seen.head.encoding)}. Guessed: {', '.join(seen.guessed) or 'nothing'}.")
+    if seen.problem:
+        st.warning(in_markdown(seen.problem, 1000))
+    with st.form("import"):
+        mapping = _mapping(seen.head.columns, seen.mapping)
+        row = st.container(horizontal=True)
+        form = row.text_input(
+            "Time format", key="log-time-format", placeholder="%d/%m/%Y %H:%M", help="Only if it is asked for."
+        )
+        zone = row.text_input(
+            "Time zone", key="log-time-zone", placeholder="Europe/Berlin", help="Of times that state none."
+        )
+        pressed = st.form_submit_button("Import")
+    if pressed and mapping is not None:
+        job = work.import_file(here.places.store, file, mapping, form or None, zone or None)
+        parts_jobs.start(f"import|{file}|{mapping}", f"Import of {file.name}", job)
+
+
+def _mapping(columns: tuple[str, ...], guess: ColumnMapping | None) -> ColumnMapping | None:
+    """The mapping that the boxes say; None while session, event or time is missing."""
+    first, second = st.container(horizontal=True), st.container(horizontal=True)
+    session = _box(first, "Session", columns, guess.session if guess else None)
+    event = first.multiselect(
+        "Event", columns, default=list(guess.event) if guess else [], key="log-event", format_func=safe, help=_SEVERAL
+    )
+    time = _box(first, "Time", columns, guess.time if guess else None)
+    customer = _box(second, "Customer", columns, guess.customer if guess else None)
+    asset = _box(second, "Asset", columns, guess.asset if guess else None)
+    attributes = second.multiselect("Attributes to keep", columns, key="log-attributes", format_func=safe)
+    if session is None or time is None or not event:
+        return None
+    return ColumnMapping(session, tuple(event), time, customer, asset, tuple(attributes))
+
+
+_SEVERAL = "Several columns make one event together, such as activity and lifecycle."
+
+
+def _box(place: DeltaGenerator, label: str, columns: tuple[str, ...], guess: str | None) -> str | None:
+    """One column, or none."""
+    options = [_NONE, *columns]
+    index = options.index(guess) if guess in columns else 0
+    chosen = place.selectbox(label, options, index=index, key=f"log-{label.lower()}", format_func=safe)
+    return None if chosen == _NONE else chosen
