@@ -33,6 +33,10 @@ class Laid:
         valid = [False] * self.left + [True] * len(self.row) + [False] * self.right
         return torch.tensor(events, device=device), torch.tensor(valid, device=device)
 
+    def takes_every_event(self, material: Material) -> bool:
+        """Whether every event is tried at every disturbed position of the row, and not only some."""
+        return _every_event_fits(material, self.row, cuts(len(self.row)))
+
 
 def cases(material: Material) -> Iterator[Laid]:
     """Rows to disturb: held-out and made-up ones, at block ends and the boundary, and padded on every side."""
@@ -118,14 +122,14 @@ def wider_batch(checked: CheckedDecoder, material: Material, row: Row, seen: Cha
             _note_all(seen, checked.full(events[None], valid[None])[:, left : left + len(row)], alone, [row])
 
 
-def every_event_fits(material: Material, row: Row, positions: Sequence[int]) -> bool:
+def _every_event_fits(material: Material, row: Row, positions: Sequence[int]) -> bool:
     """Whether every event is put at each of the positions; otherwise three are, as all would be very many."""
     return len(positions) * len(material.alphabet) * len(row) <= _EVERY_EVENT_WITHIN
 
 
 def _changes(material: Material, row: Row, positions: Sequence[int]) -> Iterator[tuple[int, int]]:
     """(position, another event): every other event, or three where that would be very many; last, an early end."""
-    affordable = every_event_fits(material, row, positions)
+    affordable = _every_event_fits(material, row, positions)
     chance = material.random(f"changes {row}")
     for position in positions:
         others = [event for event in material.alphabet if event != row[position]]

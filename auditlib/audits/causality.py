@@ -9,7 +9,7 @@ import torch
 
 from auditlib.audits import causal_hooks, causal_probes
 from auditlib.audits.base import Audit, Findings, Measurement, Subject
-from auditlib.audits.causal_probes import Laid, cases, cuts, every_event_fits
+from auditlib.audits.causal_probes import Laid, cases
 from auditlib.audits.changes import COLUMNS, Change
 from auditlib.audits.checked import CheckedDecoder
 from auditlib.audits.held_out import Material, Row, batches, held_out, material, written
@@ -158,7 +158,7 @@ def _notes(causality: _Causality) -> Iterator[str]:
         if change.moved and name != causality.truncation:
             size, path, position, row = max(change.worst)
             yield f"{name}: on the {path} path, position {position} of {written(row)} moved by {size:.3g}."
-    part = sum(not every_event_fits(causality.rows, laid.row, cuts(len(laid.row))) for laid in cases(causality.rows))
+    part = sum(not laid.takes_every_event(causality.rows) for laid in cases(causality.rows))
     if part:
         yield f"{EXHAUSTIVE}: in {part} long rows three events were tried at each place, in all others every event."
     if causality.precise.decoder is None:
