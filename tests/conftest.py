@@ -7,3 +7,9 @@ import os
 # One thread a worker: on small batches more threads are slower, and results should not depend on the machine's load.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Short names for long or binary parameters: several workers must agree on them, and people must read them."""
+    long_text = isinstance(val, str) and (len(val) > 60 or "\n" in val)
+    return argname if long_text or isinstance(val, bytes) else None
