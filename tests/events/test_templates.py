@@ -20,7 +20,7 @@ RULES = [
     *(OrderRule(template, "a") for template in SINGLES),
     *(OrderRule(template, "a", count=count) for template in COUNTED for count in (1, 2, 3)),
     *(OrderRule(template, "a", "b") for template in PAIRS),
-    *(OrderRule(template, "a", "a") for template in LIFTED),
+    *(OrderRule(template, "a", "a") for template in sorted(LIFTED)),
 ]
 
 

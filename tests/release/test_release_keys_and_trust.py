@@ -141,7 +141,7 @@ P384_PEM = P384.public_bytes(serialization.Encoding.PEM, serialization.PublicFor
         (("keys", 0, "not_before"), "soon"), (("keys", 0, "not_after"), 0),
         (("keys", 0, "not_after"), "0001-01-01T00:00:00+14:00"),
     ],
-    ids=str,
+    ids=lambda value: "P-384" if value == P384_PEM else str(value),
 )  # fmt: skip
 def test_a_trust_file_with_anything_doubtful_is_refused_as_a_whole(tmp_path, where, value):
     document = copy.deepcopy(trusted("ada", "grace"))
