@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
-from tests.browser.driving import browser, settled
+from tests.browser.driving import ROOT, browser, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-PAGES = ("board", "sessions", "causality", "cache_parity", "policies", "inspector", "verdict")
+PAGES = tuple(sorted(path.stem for path in (ROOT / "pages").glob("*.py")))
 
 
 @pytest.fixture(scope="session")

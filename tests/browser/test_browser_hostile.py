@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser.driving import server, settled
+from tests.browser.driving import ROOT, server, settled
 from tests.web.world import make_world
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -30,7 +30,7 @@ PAYLOADS = (
     "</script><script>alert(10)</script>",
     "<style>body{display:none}</style>",
 )  # fmt: skip
-PAGES = ("board", "sessions", "causality", "cache_parity", "policies", "self_check", "inspector", "verdict")
+PAGES = tuple(sorted(path.stem for path in (ROOT / "pages").glob("*.py")))
 # Anything but text that came of a name: live markup, or a link that leaves the dashboard.
 FOUND = """() => {
   const main = document.querySelector('[data-testid=stApp]');

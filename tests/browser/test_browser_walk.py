@@ -50,7 +50,9 @@ def test_from_the_first_refusal_to_a_verified_verdict(window, tmp_path):
         second = window.new_page()
         second.goto(page.url)
         expect(second.get_by_text(re.compile(r"all audits of service-decoder-1\.0"))).to_be_visible(timeout=60_000)
-        expect(page.get_by_text(re.compile("finished. This page shows its results"))).to_be_visible(timeout=PATIENCE)
+        ended = page.get_by_text(re.compile("finished. This page shows its results|: failed|: cancelled|: interrupted"))
+        expect(ended).to_be_visible(timeout=PATIENCE)
+        expect(ended).to_contain_text("finished")
         second.close()
         expect(page.get_by_text(re.compile("Approved: "))).to_be_visible()
 
@@ -62,7 +64,7 @@ def test_from_the_first_refusal_to_a_verified_verdict(window, tmp_path):
         page.get_by_label("New passphrase").fill(PASSPHRASE)
         page.get_by_label("The passphrase again").fill(PASSPHRASE)
         page.get_by_role("button", name="Make the key").click()
-        page.get_by_label("Comment").fill("figures read, prefixes looked at")
+        page.get_by_role("textbox", name="Comment").fill("figures read, prefixes looked at")
         page.get_by_label("Passphrase of the key").fill(PASSPHRASE)
         page.get_by_role("button", name="Sign", exact=True).click()
         expect(page.get_by_text(re.compile("Valid, signed by Ada Reviewer. It says: release"))).to_be_visible(

@@ -13,7 +13,7 @@ from auditlib.sessions.store import SessionStore
 from tests.web.world import a_run, make_world
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("board", "sessions", "causality", "cache_parity", "policies", "self_check", "inspector", "verdict")
+PAGES = tuple(sorted(path.stem for path in (ROOT / "pages").glob("*.py")))
 
 
 @pytest.fixture(scope="module")
