@@ -46,7 +46,8 @@ def _measure(subject: Subject) -> Findings:
 def _tolerance(subject: Subject, twins: Sequence[Twins]) -> Tolerance:
     """Tolerance of the decoder on the sessions at hand: answers are compared over these only."""
     names = {one.session_id for one in twins}
-    return study(replace(subject, held_out=tuple(one for one in subject.held_out if one.session_id in names)))
+    own = tuple(one for one in subject.held_out if one.session_id in names)
+    return study(replace(subject, held_out=own or subject.held_out))  # rows may all have been made up
 
 
 def _measurements(altered: Sequence[Trial], own: Sequence[Trial], gaps: NeighbourGaps) -> tuple[Measurement, ...]:

@@ -15,7 +15,7 @@ from auditlib.decoders.fingerprint import fingerprint
 from auditlib.decoding import cache_guard
 from auditlib.decoding.cache_guard import CacheIdentity, GuardedCache, GuardedDecoder
 from auditlib.decoding.policies import DEFAULT_SETTINGS
-from auditlib.errors import DecoderError
+from auditlib.errors import DecoderError, InputError
 from auditlib.events.event_map import EventMap
 from auditlib.events.order import EventOrder
 from auditlib.sessions.session import Session
@@ -311,7 +311,12 @@ def test_a_loader_that_gives_the_same_decoder_again_proves_nothing():
         CACHE_IDENTITY.measure(replace(subject, load=lambda dtype: subject.decoder))
 
 
-@pytest.mark.parametrize("sessions", [(), (Session("a", ()),), (Session("a", ("opened",)),)])
+def test_no_session_at_all_is_not_measured():
+    with pytest.raises(InputError, match="held-out"):
+        CACHE_IDENTITY.measure(subject_of(sessions=()))
+
+
+@pytest.mark.parametrize("sessions", [(Session("a", ()),), (Session("a", ("opened",)),)])
 def test_rows_are_made_up_where_sessions_are_too_few(sessions):
     found, _ = measured(subject_of(sessions=sessions))
     assert found["altered requests accepted"].count > 20
