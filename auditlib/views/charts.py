@@ -34,6 +34,7 @@ def gap_by_step(steps: pd.DataFrame, tolerance: float | None, floor: float | Non
     """Logit gap after each appended event (worst, 95th percentile, median) on a log axis, with tolerance and floor."""
     if steps.empty:
         return nothing("No append step was measured.")
+    # The longest prefixes are kept: that is where a cache has had most time to go wrong.
     shown = steps.sort_values("step").tail(MOST_POINTS // len(_SERIES))
     low = bottom(*(shown[name] for name, *_ in _SERIES), [tolerance or np.nan, floor or np.nan])
     drawn = figure("Gap between full and cached logits", "events in the prefix, start included", "logit gap")
@@ -51,6 +52,7 @@ def checks_on_log(checks: pd.DataFrame, title: str) -> go.Figure:
 
     Columns: name, value, limit, unit, count, status. Checks with limit 0 have no place on a log axis.
     """
+    # A limit of zero has no logarithm.
     shown = checks[checks["limit"].fillna(0) > 0]
     shown = shown[shown["value"].notna()]
     if shown.empty:
@@ -95,6 +97,7 @@ def ratio_by_session(sessions: pd.DataFrame, limit: float) -> go.Figure:
     ratios = ratios[np.isfinite(ratios)]
     if not ratios.size:
         return nothing("No session has a ratio: this decoder has no float64 path.")
+    # Ratios of a broken cache reach millions: bins are equal on the log scale.
     exponents = np.log10(np.maximum(ratios, 1e-12))
     counts, edges = np.histogram(exponents, bins=40, range=(min(exponents.min(), 0) - 0.05, max(exponents.max(), 0.2)))
     drawn = figure("Cached error over full error, per session", "ratio of rms errors, log scale", "sessions", 320)

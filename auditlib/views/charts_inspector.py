@@ -42,6 +42,7 @@ def gap_along(steps: pd.DataFrame, tolerance: float | None) -> go.Figure:
     if steps.empty:
         return nothing("No step to compare.")
     low = bottom(steps["gap"], [tolerance or float("nan")])
+    # Not "gap > tolerance": a gap that is not a number would pass.
     over = [tolerance is not None and not gap <= tolerance for gap in steps["gap"]]
     drawn = figure("Gap after each event", "", "logit gap", height=320)
     line = go.Scatter(x=steps["step"], y=on_log(steps["gap"], low), mode="lines+markers", name="gap")
@@ -55,5 +56,6 @@ def gap_along(steps: pd.DataFrame, tolerance: float | None) -> go.Figure:
     finite = [gap for gap in steps["gap"] if gap == gap]  # noqa: PLR0124  (NaN is the one number unequal to itself)
     log_axis(drawn, "y", low, max([*finite, tolerance or low]))
     ticks = [in_figure(name, 16) for name in steps["event"]]
+    # Steps stay numbers, because one event may come twice.
     drawn.update_xaxes(tickvals=steps["step"].tolist(), ticktext=ticks, tickangle=-45)
     return drawn

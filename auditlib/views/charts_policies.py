@@ -27,6 +27,7 @@ def invalid_rates(rates: pd.DataFrame) -> go.Figure:
         rows = rates[rates["order_mask"].astype(bool) == masked]
         trace = go.Scatter(x=rows["invalid_rate"], y=_settings(rows), mode="markers", name=f"{words} order mask")
         trace.marker = {"color": colour, "symbol": symbol, "size": 11}
+        # The bar runs from the rate to its upper bound; there is no lower bound to show.
         trace.error_x = {"type": "data", "symmetric": False, "arrayminus": [0] * len(rows), "width": 8}
         trace.error_x.array = (rows["invalid_upper"] - rows["invalid_rate"]).tolist()
         trace.customdata = rows[["invalid_sequences", "sequences", "invalid_upper"]].to_numpy()
@@ -84,6 +85,7 @@ def _stop_counts(rates: pd.DataFrame) -> dict[str, np.ndarray]:
     """Sequences by how they stopped; an end that the cap forced is told apart from one that was chosen."""
     counted = {name: rates[name].to_numpy(dtype=float) for name in ("capped", "context_full", "no_legal", "forced")}
     counted["forced end"] = counted.pop("forced")
+    # What no other stop explains was ended by the decoder's own choice.
     chosen = rates["sequences"].to_numpy(dtype=float) - sum(counted.values())
     return {**counted, "ended by choice": np.maximum(chosen, 0)}
 

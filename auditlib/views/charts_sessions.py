@@ -40,6 +40,7 @@ def transitions(names: Sequence[str], counts: np.ndarray, legal: np.ndarray | No
     """
     if not len(names):
         return nothing("No event yet.")
+    # The most frequent names, in alphabetical order as they came.
     kept = np.sort(np.argsort(-counts[1:].sum(axis=1), kind="stable")[:MOST_NAMES])
     cells = counts[np.ix_([0, *(kept + 1)], [*kept, len(names)])]
     rows = ["(start)", *(in_figure(names[i]) for i in kept)]
@@ -71,6 +72,7 @@ def _heat(rows: list[str], columns: list[str], cells: np.ndarray) -> go.Heatmap:
     with np.errstate(divide="ignore"):
         shades = np.where(cells > 0, np.log10(np.maximum(cells, 1)), np.nan)
     heat = go.Heatmap(x=columns, y=rows, z=[[None if np.isnan(v) else v for v in line] for line in shades])
+    # The colour shows the power of ten, the hover the count.
     heat.customdata = cells
     heat.colorscale = "Cividis"
     top = int(np.ceil(np.nanmax(shades))) if np.isfinite(shades).any() else 1

@@ -76,6 +76,7 @@ def limit_line(drawn: go.Figure, value: float | None, words: str, *, dash: str =
     """A named horizontal line across the figure, with its exact value in the legend; nothing for None."""
     if value is None or not np.isfinite(value):
         return
+    # The line itself has no legend entry, so an empty trace of the same look names it.
     drawn.add_hline(y=value, line={"color": colour, "dash": dash, "width": 2})
     name = f"{words} {value:.3g}"
     drawn.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line={"color": colour, "dash": dash}, name=name))

@@ -124,6 +124,7 @@ def _figures(run: Run, audit: str) -> list[go.Figure]:
 def _figure(figure: go.Figure) -> str:
     """A figure as markup; plotly's own code stands once in the head."""
     figure.update_layout(template="plotly_white")
+    # Each figure would bring plotly's five megabytes along; they stand once in the head.
     inner = figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True})
     return f"<figure>{inner}</figure>"
 
@@ -139,6 +140,7 @@ def _worst(run: Run, audit: str) -> str:
     sequences = run.table(audit, "sequences")
     if audit != "decoding policy" or sequences.empty:
         return ""
+    # A refusal is explained by its wrong sequences; the others are in the run's table.
     wrong = sequences[sequences["first_wrong"].fillna(-1) >= 0].head(_ROWS)
     return _frame(wrong, ("setting", "session_id", "prefix", "events", "stop", "rules"))
 

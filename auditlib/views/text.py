@@ -66,6 +66,7 @@ def plural(count: int, noun: str) -> str:
 
 def _visible(character: str) -> str:
     """The character, or its escape when it is one of the hidden kinds."""
+    # A tab or a no-break space looks like a space and makes another name.
     if character == " " or unicodedata.category(character) not in _HIDDEN:
         return character
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -36,6 +36,7 @@ def largest_gap(gaps: pd.DataFrame) -> Worst | None:
     """
     if gaps.empty:
         return None
+    # A prefix that nobody ever went through explains little to a reviewer.
     from_sessions = gaps[gaps["session_id"].fillna("") != ""]
     found = gaps if from_sessions.empty else from_sessions
     row = found.loc[found["gap"].fillna(float("inf")).idxmax()]

@@ -25,6 +25,7 @@ def put(**values: str | None) -> None:
     for name, text in values.items():
         if text is None:
             st.query_params.pop(name, None)
+        # Every write is an entry in the browser's history, so an equal value is not written again.
         elif st.query_params.get(name) != text:
             st.query_params[name] = text
         written[name] = text
@@ -44,6 +45,7 @@ def choose(
 
     A link that names something which is not among `options` is answered with a warning and the default.
     """
+    # Streamlit lets a widget's value be set before it is drawn, and not after.
     _follow(name, options, default)
     if not options:
         return None

@@ -51,6 +51,7 @@ def content(run: Run, name: str) -> bytes:
 def row_events(steps: Sequence[Mapping[str, Any]], row: int) -> tuple[int, ...]:
     """Ids that one row of the last call has read, over all calls before it; reorders are followed backwards."""
     events: list[int] = []
+    # From the last call back, because a reorder says where each row came from.
     for step in reversed(steps):
         if step["verb"] == "reorder":
             row = step["parents"][row]

@@ -45,6 +45,7 @@ class Entry:
 
         A later run of a single audit that found nothing says too little to take the place of a complete one.
         """
+        # A failure counts wherever it was found; silence counts only from a complete run.
         telling = (run for run in self.runs if complete(run) or run.report["failures"])
         return next(telling, self.runs[0] if self.runs else None)
 
@@ -73,6 +74,7 @@ def entries(registered: Iterable[Registered], runs: Iterable[Run]) -> tuple[Entr
         Entry(name, digest, Path(known[digest].folder) if digest in known else None, tuple(by_digest.get(digest, ())))
         for digest, name in names.items()
     ]
+    # Both sorts are stable: newest first within each standing.
     found.sort(key=lambda entry: entry.run.manifest["created"] if entry.run else "", reverse=True)
     return tuple(sorted(found, key=lambda entry: _ORDER[entry.standing]))
 

@@ -43,6 +43,7 @@ class Desk:
         stem = re.sub(r"[^a-z0-9]+", "-", person.casefold()).strip("-")[:60]
         if not stem:
             raise InputError("a key needs the name of the person it belongs to, in Latin letters or digits")
+        # A later key gives nobody a say: that is for whoever keeps the trust file.
         first = None if self.settings.trust.exists() else self.settings.trust
         return new_key(self.settings.keys / f"{stem}.pem", person, passphrase.encode(), first)
 
@@ -58,6 +59,7 @@ class Desk:
         keys = self.keys()
         if key not in keys:
             raise InputError(f"there is no key {key!r} in {self.settings.keys}")
+        # The page may have been open for days.
         fresh = open_run(run.folder)
         fresh.verify()
         out = self.verdict_file(run)

@@ -38,6 +38,7 @@ def runs_in(root: Path) -> tuple[tuple[Run, ...], tuple[str, ...]]:
     problems: list[str] = []
     folders = sorted(root.iterdir(), reverse=True) if root.is_dir() else []
     for folder in folders:
+        # A run that is still being written lies under a name with a dot.
         if folder.name.startswith(".") or not (folder / "manifest.json").is_file():
             continue
         try:

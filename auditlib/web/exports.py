@@ -40,6 +40,7 @@ def to_csv(frame: pd.DataFrame) -> bytes:
     for name in guarded.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in guarded.dtypes]]:
         guarded[name] = [None if pd.isna(cell) else in_spreadsheet(str(cell)) for cell in guarded[name]]
     text: str = guarded.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\r\n")
+    # Without the mark Excel reads UTF-8 as the local code page.
     return text.encode("utf-8-sig")
 
 

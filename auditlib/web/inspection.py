@@ -67,6 +67,7 @@ def _inspected(
 ) -> Inspection:
     from auditlib.audits.inspection import inspect  # noqa: PLC0415
 
+    # The underscore keeps the compiled order out of the key: the digest and the flags name it already.
     automaton = _compiled.automata()[flags]
     allow_code = state.settings().allow_code
     return inspect(decoder(folder, digest, allow_code=allow_code), _compiled.event_map, automaton, ids)

@@ -126,6 +126,7 @@ class JobRegistry:
         with self._lock:
             for job in self._jobs.values():
                 job.stop.set()
+        # Nobody waits: the server is going down, and a run that is not finished leaves nothing behind.
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _ahead(self, job: _Job) -> int:
@@ -148,6 +149,7 @@ class JobRegistry:
     def _run(self, job: _Job) -> None:
         """Do the work on a worker thread; whatever it raises ends in the job's state."""
         try:
+            # A cancel that came while the job waited stops it before it begins.
             self._report(job, 0, 0, "")
             self._change(job, state="running", started=time.time())
             result = job.work(lambda done, total, note: self._report(job, done, total, note))

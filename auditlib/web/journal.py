@@ -34,5 +34,6 @@ class Journal:
     def _drop_oldest(self) -> None:
         """Keep the newest records only, so that the folder never grows without end."""
         files = [file for file in self._folder.glob("*.json") if file.is_file()]
+        # By time of writing, since ids are random.
         for file in sorted(files, key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
             file.unlink(missing_ok=True)

@@ -39,6 +39,7 @@ def audit_head(run: Run, audit: str) -> None:
         st.warning(f"Not measured: {in_markdown(result['problem'], 2000)}", icon=":material/warning:")
     failed = [check for check in result["checks"] if check["status"] == "failed" and not check.get("comparison")]
     if failed:
+        # A cache that is wrong fails a dozen probes at once: three say what it is about.
         words = [_failed_words(check) for check in failed[:_WORDED]]
         more = [f"and {len(failed) - _WORDED} more, in the table of checks"] if len(failed) > _WORDED else []
         st.error("\n\n".join([*words, *more]), icon=":material/close:")

@@ -80,6 +80,7 @@ def all_checks(here: state.Selection, run: Run) -> None:
     if not rows:
         st.text(f"No check is {chosen}.")
         return
+    # What failed or is missing comes first, in the order of the audits.
     rows.sort(key=lambda row: row["status"] not in (MARKS["failed"], MARKS["not measured"]))
     frame = pd.DataFrame(rows)
     column = st.column_config.LineChartColumn(help="Values of this check over all runs so far, oldest first.")
@@ -141,4 +142,5 @@ def _trends(runs: Path, version: disk.Stamp) -> dict[tuple[str, str], list[float
         return {}
     known = table.dropna(subset="value")
     found = {key: rows["value"].tolist()[-_TREND:] for key, rows in known.groupby(["audit", "name"])}
+    # One value is no trend.
     return {key: values for key, values in found.items() if len(values) > 1}

@@ -29,6 +29,7 @@ def wizard(here: state.Selection) -> None:
     )
     if uploaded is None:
         return
+    # Under a name of our own: nothing that the browser says becomes a path.
     file = keep(state.settings().home / "uploads", uploaded.name, uploaded.getvalue())
     try:
         _ask_and_import(here, file, preview(file))

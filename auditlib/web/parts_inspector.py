@@ -29,6 +29,7 @@ def verdict_on(seen: Seen, tolerance: float | None) -> None:
     if tolerance is None:
         st.info("No tolerance was measured for this revision: gaps are shown, and not judged.")
     else:
+        # Written so that a gap that is not a number counts as over.
         over = steps[~(steps["gap"] <= tolerance)]
         _parity_words(over, tolerance)
     wrong = steps[~steps["legal"].astype(bool)]
@@ -67,6 +68,7 @@ def append_buttons(prefix: Prefix, table: pd.DataFrame, mapping: EventMap) -> No
     """
     st.subheader("Append an event", anchor=False)
     row = st.container(horizontal=True)
+    # Ids without a name may be likely too, but nobody can append them by name.
     likely = table[table["legal"].astype(bool) & table["id"].isin(mapping.domain)].nlargest(6, "full")
     for name, event, chance in zip(likely["event"], likely["id"], likely["full"], strict=True):
         row.button(

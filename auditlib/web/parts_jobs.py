@@ -52,6 +52,7 @@ def job_strip() -> None:
     if job_id is None:
         return
     job = state.registry().state(job_id)
+    # Links to other pages do not carry the job: while it lives, the session remembers it.
     st.session_state[_JOB] = job_id if job is not None and job.live else None
     address.put(job=job_id)
     if job is None:
@@ -80,6 +81,7 @@ def _live_panel(job: JobState) -> None:
     @st.fragment(run_every=1.0)
     def panel() -> None:
         now = state.registry().state(job.id)
+        # The panel reruns alone; the page around it only once, when there is something new to show.
         if now is None or not now.live:
             st.rerun()
             return

@@ -53,5 +53,6 @@ def sequences(here: state.Selection, found: pd.DataFrame) -> None:
         chosen = chosen[chosen["first_wrong"].fillna(-1) >= 0]
     elif which == "capped":
         chosen = chosen[chosen["stop"].isin(["capped", "context full", "no legal event"])]
+    # A column of numbers with gaps would show every gap as a word.
     wrong = ["" if pd.isna(place) else f"event {int(place)}" for place in chosen["first_wrong"]]
     tables.prefixes(here, chosen.assign(first_wrong=wrong).head(_MOST), "sequences", _COLUMNS, "sequence")

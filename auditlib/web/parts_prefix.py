@@ -23,6 +23,7 @@ _FAILED = "inspector failed"
 
 def begin_with_the_worst(here: state.Selection) -> None:
     """Where the address names no prefix, take the one that the run's worst finding rests on."""
+    # An empty inspector teaches nothing.
     found = worst(here.run) if here.run else None
     if found is not None and not address.value("events") and not address.value("session"):
         address.put(events=found.events, session=found.session_id or None)

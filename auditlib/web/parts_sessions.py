@@ -84,6 +84,7 @@ def transitions(here: state.Selection) -> None:
         return
     names, counts = sessions_facts.transitions(here.places.store, here.snapshot)
     compiled, mapping = revision_facts.order(here.entry), revision_facts.event_map(here.entry)
+    # Rules belong to a revision: without one there is nothing to cross out.
     legal = revision_facts.possible_pairs(compiled, mapping, names) if compiled and mapping else None
     st.plotly_chart(charts_sessions.transitions(names, counts, legal), key="transitions")
     if legal is None:

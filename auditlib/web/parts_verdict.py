@@ -71,6 +71,7 @@ def sign_form(desk: Desk, run: Run) -> None:
         key_form(desk)
         return
     again = desk.verdict_file(run).exists()
+    # Cleared on submit, so that no passphrase stays behind in the page.
     with st.form("sign", clear_on_submit=True):
         key = st.selectbox("Your key", list(keys), format_func=safe, key="sign-key")
         decision = st.radio("Your decision", _decisions(run), key="sign-decision", horizontal=True)
@@ -175,6 +176,7 @@ def _attempt(action: Callable[[], str]) -> None:
     except PrefixgateError as problem:
         st.error(in_markdown(explain(problem), 1000), icon=":material/error:")
         return
+    # The signatures above the form must show the new one.
     st.rerun()
 
 

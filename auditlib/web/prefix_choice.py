@@ -34,6 +34,7 @@ def from_link(text: str, mapping: EventMap) -> tuple[int, ...]:
     if len(ids) > LONGEST:
         raise InputError(f"the link names {len(ids)} events; at most {LONGEST} are shown")
     known = {mapping.start, mapping.end, mapping.padding, *mapping.domain}
+    # An id beyond the map would reach outside the decoder's embedding.
     foreign = sorted(set(ids) - known)
     if foreign:
         raise InputError(f"the link names ids that this revision's event map does not know: {foreign[:10]}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import streamlit as st
 
+from auditlib.decoders.guarded_folder import read_file
 from auditlib.errors import PrefixgateError
 from auditlib.events.event_map import EventMap
 from auditlib.events.order import CompiledOrder, EventOrder
@@ -14,6 +16,8 @@ from auditlib.views.text import safe
 from auditlib.web.catalogue import Entry
 
 _SHOWN = 8
+_LARGEST = 16 << 20
+_MANIFEST = "revision.json"
 
 
 def event_map(entry: Entry | None) -> EventMap | None:
@@ -35,6 +39,7 @@ def names_of(entry: Entry | None, events: str) -> str:
     if mapping is None or not events:
         return safe(events)
     ids = [int(part) for part in events.split("-") if part.isdigit()]
+    # The end of a long prefix tells more than its beginning.
     named = [safe(mapping.name(number), 40) for number in ids if number != mapping.start]
     return ("… → " if len(named) > _SHOWN else "") + " → ".join(named[-_SHOWN:] or ["(start)"])
 
@@ -49,6 +54,7 @@ def possible_pairs(compiled: CompiledOrder, mapping: EventMap, names: tuple[str,
     columns = np.append(ids, mapping.end)
     found = np.zeros((len(ids) + 1, len(columns)), dtype=bool)
     for automaton in compiled.automata().values():
+        # Each combination of conditions allows some steps; a step that any allows is not forbidden.
         found[0] |= automaton.legal[0, columns]
         for row, event in enumerate(ids, start=1):
             reached = automaton.step[:, event]
@@ -60,16 +66,26 @@ def possible_pairs(compiled: CompiledOrder, mapping: EventMap, names: tuple[str,
 
 @st.cache_resource(max_entries=16, show_spinner=False)
 def _event_map(folder: Path, digest: str) -> EventMap | None:  # noqa: ARG001  a part of the cache's key
+    text = _text(folder, "event_map")
     try:
-        return EventMap.read(folder / "event_map.json")
+        return None if text is None else EventMap.from_json(text)
     except PrefixgateError:  # the board says that the folder is gone; here its names are simply not known
         return None
 
 
 @st.cache_resource(max_entries=16, show_spinner="Compiling the event order")
 def _order(folder: Path, digest: str) -> CompiledOrder | None:
-    mapping = _event_map(folder, digest)
+    mapping, text = _event_map(folder, digest), _text(folder, "event_order")
     try:
-        return None if mapping is None else EventOrder.read(folder / "event_order.json").compile(mapping)
+        return None if mapping is None or text is None else EventOrder.from_json(text).compile(mapping)
     except PrefixgateError:
+        return None
+
+
+def _text(folder: Path, part: str) -> str | None:
+    """The file that the revision's manifest names for `part`; None when there is none that can be read."""
+    try:
+        name = json.loads(read_file(folder, _MANIFEST, _LARGEST))[part]
+        return read_file(folder, str(name), _LARGEST).decode()
+    except (PrefixgateError, ValueError, KeyError, TypeError):
         return None

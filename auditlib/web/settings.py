@@ -51,6 +51,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 
 def own_arguments(argv: Sequence[str]) -> list[str]:
     """Arguments meant for the dashboard: none when another program, such as a test runner, runs it."""
+    # A test runner puts its own options there.
     return list(argv[1:]) if argv and Path(argv[0]).name == "app.py" else []
 
 

@@ -50,6 +50,7 @@ def main() -> None:
     if where is None:
         parts_jobs.prepare_demo()
         st.stop()
+    # Pages are files that Streamlit runs, so this is the only way to hand them something.
     st.session_state[_SELECTION] = _choose(where)
     parts_jobs.job_strip()
     try:

@@ -55,6 +55,7 @@ def largest_first(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     """Rows ordered by a column, largest first; what is not a number counts as larger than any."""
     if frame.empty:
         return frame
+    # What is not a number is worse than any number.
     order = frame[column].fillna(float("inf")).to_numpy().argsort(kind="stable")[::-1]
     return frame.iloc[order].reset_index(drop=True)
 

@@ -58,6 +58,7 @@ def audit(
         from auditlib.audits.device import settle_threads  # noqa: PLC0415
         from auditlib.runs.execute import run_audits  # noqa: PLC0415
 
+        # Two threads on small batches are slower than one, and round in another order.
         settle_threads()
         request = AuditRequest(
             store=store,
