@@ -1,4 +1,4 @@
-"""Take the README's screenshots: every page of the demo, at three widths, light and dark. Needs Chromium.
+"""Take the README's screenshots: every page of the demo, the board at three widths, two pages also dark. Needs Chromium.
 
 python docs/screenshots.py [HOME]      HOME: where the demo is or will be made (default: var)
 """
@@ -21,8 +21,8 @@ PAGES = tuple(sorted(path.stem for path in (ROOT / "pages").glob("*.py")))
 # width, height of the window, colour scheme, pages
 WINDOWS = (
     (1440, 1300, "light", PAGES),
-    (1024, 1300, "light", PAGES),
-    (420, 1600, "light", PAGES),
+    (1024, 1300, "light", ("board",)),
+    (420, 1600, "light", ("board",)),
     (1440, 1300, "dark", ("board", "inspector")),
 )
 LARGEST_FILE = 200_000
