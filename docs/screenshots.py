@@ -1,4 +1,4 @@
-"""Take the README's screenshots: every page of the demo, the board at three widths, two pages also dark. Needs.
+"""Take the README's screenshots: every page of the demo, the board at three widths, two pages also dark.
 
 python docs/screenshots.py [HOME]      HOME: where the demo is or will be made (default: var)
 """
