@@ -18,6 +18,7 @@ PASSPHRASE = "correct horse"
 
 
 def download(page, label):
+    settled(page)  # while a page is being redrawn, a button may stand there twice
     with page.expect_download() as started:
         page.get_by_role("button", name=label).click()
     return started.value
