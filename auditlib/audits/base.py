@@ -56,7 +56,9 @@ class Subject:
     """One decoder with the held-out sessions and the settings it is audited under.
 
     `load(dtype)` gives a fresh decoder of the same revision in another dtype; it raises DecoderError where the adapter
-    has none. `decoder` is in `dtype` on `device`.
+    has none. `decoder` is in `dtype` on `device`. `trained_on` counts held-out sessions that stand on the training side
+    of the snapshot which the revision's own training record names; None when it has no such record, or this store does
+    not hold that snapshot.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Subject:
     device: str = "cpu"
     seed: int = 0
     training_record: Mapping[str, object] | None = None
+    trained_on: int | None = None
     progress: Progress = silent
 
     def row(self, session: Session) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,7 @@ from auditlib.decoders.revision import Revision
 from auditlib.decoding.policies import Policy
 from auditlib.errors import DecoderError, EventMapError, PrefixgateError
 from auditlib.progress import Progress, silent
+from auditlib.sessions.session import Session
 from auditlib.sessions.snapshot import Snapshot
 from auditlib.sessions.split import leakage
 from auditlib.sessions.store import SessionStore
@@ -55,6 +57,7 @@ def build_subject(
     decoder = load_decoder(revision, loading)
     _require_contract(decoder, revision)
     held_out = tuple(store.sessions(snapshot, "held-out"))
+    record = _training_record(revision)
     subject = Subject(
         name=revision.manifest.name,
         revision=revision.digest,
@@ -69,7 +72,8 @@ def build_subject(
         dtype=loading.dtype,
         device=loading.device,
         seed=seed,
-        training_record=_training_record(revision),
+        training_record=record,
+        trained_on=_trained_on(store, record, held_out),
         progress=progress,
     )
     _refuse_misfits(subject)
@@ -103,6 +107,15 @@ def _refuse_misfits(subject: Subject) -> None:
             f"the context length of {subject.decoder.context_length} events is shorter than held-out session "
             f"{longest.session_id!r} needs ({needed} with the start token); audit a revision with a longer context"
         )
+
+
+def _trained_on(store: SessionStore, record: Mapping[str, object] | None, held_out: Sequence[Session]) -> int | None:
+    """How many of these sessions the recorded training has seen: a sound split says nothing of another one."""
+    origins = [one for one in store.snapshots() if record is not None and one.digest == record.get("snapshot")]
+    if not origins:
+        return None
+    seen = {session.session_id for session in store.sessions(origins[0], "training")}
+    return sum(session.session_id in seen for session in held_out)
 
 
 def _training_record(revision: Revision) -> dict[str, object] | None:

@@ -114,7 +114,8 @@ def _split(subject: Subject) -> Iterator[Measurement]:
     if report is None:
         return
     count = report.held_out_sessions
-    yield Measurement("sessions on both sides", report.shared_sessions, "sessions", count)
+    seen = report.shared_sessions + (subject.trained_on or 0)
+    yield Measurement("sessions on both sides", seen, "sessions", count)
     yield Measurement("keys crossing the split", sum(report.crossing_keys.values()), "keys", count)
     yield Measurement("duplicate sequences", report.duplicate_sequences, "sessions", count)
 
@@ -146,6 +147,16 @@ def _notes(training: _Training) -> Iterator[str]:
     yield (
         "The loss that is probed is that of `auditlib.decoders.targets`; another trainer is judged by its decoder only."
     )
+    if training.subject.trained_on is None:
+        yield (
+            "NOT CHECKED: which sessions the revision was trained on; it names no training snapshot that this store "
+            "holds, so only the split of this snapshot was looked at."
+        )
+    elif training.subject.trained_on:
+        yield (
+            f"The revision was trained on {training.subject.trained_on} of these held-out sessions, under another "
+            "split; audit it on the snapshot that it was trained on."
+        )
     report = training.subject.leakage
     if report is not None and report.prefix_in_training:
         yield f"{report.prefix_in_training} held-out sessions continue or begin a session of the same id in training."

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pandas as pd
 import pytest
 
 from auditlib.decoders.revision import open_revision
+from auditlib.demo.build import SPLIT_BY
 from auditlib.demo.places import FAULTY, SHIPPED
+from auditlib.sessions.split import split
+from auditlib.sessions.store import SessionStore
 from tests import faulty
 from tests.desk import SOUND_REVISION, audit, revision_with
 
@@ -98,3 +102,23 @@ def test_a_decoder_that_breaks_is_not_measured_and_never_passes(factory, demo_st
     assert report["failures"] == []
     assert "cache parity" in report["not_measured"]
     assert report["audits"]["cache parity"]["problem"]
+
+
+@pytest.mark.parametrize(
+    ("seed", "failures"), [(7, []), (8, ["split leakage"])], ids=["its own split", "another split"]
+)
+def test_a_revision_is_refused_on_a_split_that_holds_out_what_it_was_trained_on(seed, failures, demo_store, tmp_path):
+    store = tmp_path / "sessions.duckdb"
+    shutil.copy(demo_store, store)
+    with SessionStore.open(store, read_only=False) as opened:
+        split(opened, by=SPLIT_BY, held_out=0.2, seed=seed)
+    _, report = audit(store, SOUND_REVISION, tmp_path, "--audits", "training")
+    assert report["failures"] == failures
+    found = {check["name"]: check["value"] for check in report["audits"]["training"]["checks"]}
+    assert (found["sessions on both sides"] > 200) is bool(failures)
+
+
+def test_a_revision_that_names_no_known_training_says_that_this_was_not_checked(demo_store, tmp_path):
+    revision = revision_with(tmp_path / "sound", "sound")
+    _, report = audit(demo_store, revision, tmp_path, "--audits", "training")
+    assert any(note.startswith("NOT CHECKED: which sessions") for note in report["audits"]["training"]["notes"])
