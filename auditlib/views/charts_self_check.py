@@ -18,7 +18,7 @@ from auditlib.views.figure import (
     on_log,
     whole_numbers,
 )
-from auditlib.views.text import in_figure
+from auditlib.views.text import in_figure, plural
 
 _OUTCOMES = (("caught", GREEN, ""), ("missed", RED, "x"), ("false alarm", BLUE, "\\"), ("not applicable", GREY, "/"))
 
@@ -43,16 +43,23 @@ def caught_by_kind(faults: pd.DataFrame) -> go.Figure:
 
 
 def margins(faults: pd.DataFrame) -> go.Figure:
-    """Margin of each planted fault on a log axis, one line a kind.
+    """Value over limit of each planted fault on a log axis, one line a kind.
 
-    The margin is the value over its limit, or the count itself where the limit is 0. Columns: kind, fault, check,
-    margin, outcome.
+    Where the limit is 0 there is nothing to divide by: anything above 0 fails. Such faults are counted and not drawn.
+    Columns: kind, fault, check, limit, margin, outcome.
     """
-    shown = faults[faults["margin"].notna() & (faults["margin"] > 0)] if "margin" in faults else faults
+    measured = faults[faults["margin"].notna() & (faults["margin"] > 0)] if "margin" in faults else faults
+    shown = measured[measured["limit"] > 0] if len(measured) else measured
     if shown.empty:
         return nothing("No planted fault has a margin in this run.")
+    others = plural(len(measured) - len(shown), "fault")
     low = min(bottom(shown["margin"]), 0.5)
-    drawn = figure("How far each planted fault is over its limit", "margin, log scale", "", height=150 + 32 * 10)
+    drawn = figure(
+        "How far each planted fault is over its limit",
+        f"value over limit, log scale ({others} of checks whose limit is 0 not drawn)",
+        "",
+        height=150 + 32 * 10,
+    )
     for outcome, colour, symbol in (("caught", GREEN, "circle"), ("missed", RED, "x")):
         rows = shown[shown["outcome"] == outcome]
         marks = go.Scatter(x=on_log(rows["margin"], low), y=_labels(rows["kind"]), mode="markers", name=outcome)

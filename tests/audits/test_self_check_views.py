@@ -8,12 +8,12 @@ from auditlib.runs.self_check import COLUMNS
 from auditlib.views.charts_self_check import caught_by_kind, margins
 
 
-def faults(*rows: tuple[str, str, str, float | None]) -> pd.DataFrame:
+def faults(*rows: tuple[str, str, str, float | None], limit: float = 1e-5) -> pd.DataFrame:
     lines = [
-        {"fault": name, "kind": kind, "check": "single events", "outcome": outcome, "margin": margin}
+        {"fault": name, "kind": kind, "check": "single events", "outcome": outcome, "margin": margin, "limit": limit}
         for name, kind, outcome, margin in rows
     ]
-    return pd.DataFrame(lines, columns=list(COLUMNS)).astype({"margin": float})
+    return pd.DataFrame(lines, columns=list(COLUMNS)).astype({"margin": float, "limit": float})
 
 
 SOME = faults(
@@ -39,6 +39,12 @@ def test_margins_stand_on_a_log_axis_and_misses_look_otherwise():
     marks = {trace.name: trace for trace in drawn.data}
     assert list(marks["caught"].x) == [3e5, 12.0]
     assert marks["missed"].marker.symbol != marks["caught"].marker.symbol
+
+
+def test_a_caught_fault_of_a_check_that_allows_nothing_never_stands_left_of_the_line():
+    drawn = margins(pd.concat([SOME, faults(("mask of -30", "causality", "caught", 3.7e-11), limit=0.0)]))
+    assert all(x >= 1 for trace in drawn.data if trace.name == "caught" for x in trace.x)
+    assert "1 fault of checks whose limit is 0" in drawn.layout.xaxis.title.text
 
 
 def test_names_of_faults_are_no_markup_in_a_figure():
