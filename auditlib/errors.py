@@ -54,6 +54,18 @@ class RunError(InputError):
     """A run folder that is missing, unfinished or damaged."""
 
 
+class ArtifactError(InputError):
+    """An artifact folder that is malformed, or cannot be packaged or served as asked."""
+
+
+class RequestRefusedError(InputError):
+    """A request that a serving artifact does not take; `code` says why in a word or two, for machines."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
 class KeyFileError(InputError):
     """A key or trust file that cannot be read or used."""
 

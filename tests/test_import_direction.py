@@ -17,7 +17,8 @@ LOWER_ROOMS = {
     "sessions": {"errors", "files", "progress", "events"},
     "decoders": {"errors", "files", "progress", "events"},
     "decoding": {"errors", "files", "progress", "events", "decoders"},
-    "audits": {"errors", "files", "progress", "events", "sessions", "decoders", "decoding"},
+    "serving": {"errors", "files", "progress", "events", "decoders", "decoding"},
+    "audits": {"errors", "files", "progress", "events", "sessions", "decoders", "decoding", "serving"},
     "release": {"errors", "files", "progress"},
 }
 LOWER_ROOMS["runs"] = {*LOWER_ROOMS["audits"], "audits", "release"}
@@ -30,9 +31,11 @@ LOWER_ROOMS["__init__"] = set()
 
 HOMES_OF_LIBRARIES = {
     "duckdb": {"sessions", "runs"},
-    "torch": {"decoders", "decoding", "audits"},
+    "torch": {"decoders", "decoding", "serving", "audits"},
     "plotly": {"views"},
     "streamlit": {"web", "pages", "app"},
+    "starlette": {"serving"},
+    "uvicorn": {"serving"},
 }
 
 
