@@ -76,6 +76,7 @@ class Subject:
     seed: int = 0
     training_record: Mapping[str, object] | None = None
     trained_on: int | None = None
+    most_rows: int = 256
     progress: Progress = silent
 
     def row(self, session: Session) -> tuple[int, ...]:

@@ -52,7 +52,7 @@ class _Parity:
     def pieces(self) -> Iterator[Piece]:
         """All work; requests beyond the context come last, as they may leave a careless decoder in disorder."""
         yield from self.floor.pieces()
-        for batch in batches(self.held.rows, self.bench.material.vocabulary):
+        for batch in batches(self.held.rows, self.bench.material.vocabulary, self.subject.most_rows):
             yield "held-out prefixes, event by event", lambda batch=batch: self._sweep(batch)  # type: ignore[misc]
         yield from battery(self.bench)
         for work in enumerated_pieces(self.enumerated, self.bench.checked):

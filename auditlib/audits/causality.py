@@ -53,7 +53,7 @@ class _Causality:
         """All work. What is compared bit by bit runs in the deployed dtype, and in float64, which rounds less away."""
         if self.precise.decoder is None:
             yield from self.floor.pieces()
-        for batch in (*batches(self.held_out, self.rows.vocabulary), list(self.rows.made_up)):
+        for batch in (*batches(self.held_out, self.rows.vocabulary, self.subject.most_rows), list(self.rows.made_up)):
             yield self.truncation, lambda batch=batch: self._truncate(batch)  # type: ignore[misc]
         yield self.truncation, self._truncate_long
         for checked in dict.fromkeys((self.own, self.fine)):

@@ -122,11 +122,11 @@ def lanes_of(automaton: OrderAutomaton, budget: int, most: int) -> Iterator[Lane
     # The loop's own lanes, so that what is proved is what it asks: its count of what is left, and then the mask.
     by_cap = Lanes(
         (automaton,) * count, np.arange(count), states, np.zeros(count), np.broadcast_to(np.int64(0), (count, most)),
-        np.full(count, most + 1), np.empty((count, 0)), most - budget,
+        np.full(count, most + 1), np.empty((count, 0)), np.full(count, most), np.full(count, most - budget),
     )  # fmt: skip
     yield by_cap
     if budget < most:
-        yield replace(by_cap, contexts=np.full(count, budget), steps=0)
+        yield replace(by_cap, contexts=np.full(count, budget), steps=np.zeros(count, dtype=np.int64))
 
 
 def _log_sequences(automaton: OrderAutomaton, room: int) -> float:

@@ -117,7 +117,7 @@ def spread(rows: Sequence[Row], count: int) -> tuple[Row, ...]:
 
 
 def batches(
-    rows: Sequence[Row], vocabulary: int, most_rows: int = 256, most_logits: int = 1 << 22
+    rows: Sequence[Row], vocabulary: int, most_rows: int, most_logits: int = 1 << 22
 ) -> Iterator[list[Row]]:
     """`rows` in their order, in batches of at most `most_rows` and, where rows allow it, `most_logits` numbers."""
     batch: list[Row] = []

@@ -53,7 +53,7 @@ class _Numerics:
         """All work; the floor comes first, as decisions are told from ties by it."""
         yield from self.floor.pieces()
         made_up = self.rows.rows(_POSITIONS // _EVERYDAY + 1, _EVERYDAY, "numerics")
-        for batch in (*batches(self.held.rows, self.rows.vocabulary), sorted(set(made_up))):
+        for batch in (*batches(self.held.rows, self.rows.vocabulary, self.subject.most_rows), sorted(set(made_up))):
             yield "both paths against float64", lambda batch=batch: self._compare(batch)  # type: ignore[misc]
         if self.logic is not None:
             for name, probe in battery(self.logic):

@@ -39,7 +39,7 @@ class Runs:
             event_map=self.subject.event_map,
             automata=[case.automaton for case in cases],
             max_new=self.subject.max_new_events,
-            batch=batch,
+            batch=min(batch, self.subject.most_rows),
             device=self.subject.device,
             progress=lambda *_: self.watch.tick(),
         )

@@ -81,7 +81,7 @@ class FloorStudy:
     def pieces(self) -> Iterator[Piece]:
         """The work, to be run before `result`."""
         rows = self._rows if self._fine is not None else spread(self._rows, _ROWS_BY_SHAPES)
-        for batch in batches(rows, self._vocabulary):
+        for batch in batches(rows, self._vocabulary, self._subject.most_rows):
             yield "noise floor of the full path", lambda batch=batch: self._measure(batch)  # type: ignore[misc]
 
     def result(self) -> Tolerance:

@@ -42,7 +42,7 @@ class _Training:
 
     def pieces(self) -> Iterator[Piece]:
         """All work."""
-        for batch in batches(list(self.rows), self.material.vocabulary):
+        for batch in batches(list(self.rows), self.material.vocabulary, self.subject.most_rows):
             yield "held-out sessions", lambda batch=batch: self._read(batch)  # type: ignore[misc]
         yield "the same input twice", self._repeat
 

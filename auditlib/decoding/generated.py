@@ -38,15 +38,24 @@ def normalised(score: float, new_events: int, setting: Setting) -> float:
 class Outcome:
     """Hypotheses found so far, by prefix. A prefix is closed once it has as many ended ones as the setting wants."""
 
-    def __init__(self, setting: Setting, caps: list[int]) -> None:
+    def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self._caps = caps
-        self._ended: list[list[Generated]] = [[] for _ in caps]
-        self._unended: list[list[Generated]] = [[] for _ in caps]
+        self._caps: dict[int, int] = {}
+        self._ended: dict[int, list[Generated]] = {}
+        self._unended: dict[int, list[Generated]] = {}
+        self._dropped: set[int] = set()
+
+    def open(self, prefix: int, cap: int) -> None:
+        """Expect hypotheses of a prefix that may get at most `cap` new events."""
+        self._caps[prefix], self._ended[prefix], self._unended[prefix] = cap, [], []
+
+    def close(self, prefix: int) -> None:
+        """Take no more hypotheses of a prefix: nobody waits for them."""
+        self._dropped.add(prefix)
 
     def closed(self, prefix: int) -> bool:
         """Whether a prefix needs no more hypotheses; what is found for it then stays as it is."""
-        return len(self._ended[prefix]) >= self._setting.width
+        return prefix in self._dropped or len(self._ended[prefix]) >= self._setting.width
 
     def add_ended(self, prefix: int, events: tuple[int, ...], score: float, forced: bool) -> None:
         """Note a hypothesis whose last event is the end, unless its prefix is closed."""
@@ -58,9 +67,11 @@ class Outcome:
         """Note a hypothesis that stops without the end."""
         self._unended[prefix].append(Generated(events, stop, False, score, False, self._caps[prefix]))
 
-    def hypotheses(self) -> list[list[Generated]]:
-        """For each prefix its ended hypotheses, filled up with the best of those that never ended; beams best first."""
-        return [self._ranked(ended, rest) for ended, rest in zip(self._ended, self._unended, strict=True)]
+    def take(self, prefix: int) -> list[Generated]:
+        """The ended hypotheses of a prefix, filled up with the best of those that never ended, and forget it."""
+        del self._caps[prefix]
+        self._dropped.discard(prefix)
+        return self._ranked(self._ended.pop(prefix), self._unended.pop(prefix))
 
     def _ranked(self, ended: list[Generated], rest: list[Generated]) -> list[Generated]:
         if self._setting.kind != "beam":

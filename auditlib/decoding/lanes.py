@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +21,11 @@ _UNLIMITED = np.iinfo(np.int32).max // 2
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """N live rows: prefix `owners` [N], order `states` [N], `scores` [N], new `events` [N, max_new] up to `steps`.
+    """N live rows: prefix `owners` [N], order `states` [N], `scores` [N], new `events` [N, W] up to `steps` [N].
 
-    `rooms` [N] is how many new events a row may get in all, `contexts` [N] how many its context could hold; `draws`
-    [N, max_new] are its uniform numbers (no columns unless sampled). Everything about a row moves together.
+    `caps` [N] is how many new events a row may get at most, `contexts` [N] how many its context could hold; `draws`
+    [N, W] are its uniform numbers (no columns unless sampled). Everything about a row moves together, and no row's
+    numbers depend on when another one joined.
     """
 
     automata: tuple[OrderAutomaton, ...]
@@ -33,7 +35,8 @@ class Lanes:
     events: npt.NDArray[np.int64]
     contexts: npt.NDArray[np.int64]
     draws: npt.NDArray[np.float64]
-    steps: int = 0
+    caps: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.int64]
 
     @classmethod
     def opening(
@@ -41,24 +44,28 @@ class Lanes:
         prefixes: Sequence[tuple[int, ...]],
         automata: Sequence[OrderAutomaton],
         setting: Setting,
-        max_new: int,
+        caps: Sequence[int],
         context_length: int,
     ) -> Lanes:
         """One lane a prefix, or one for each of its samples. Beams start as one lane: equal ones would never part."""
         copies = setting.width if setting.kind == "sampled" else 1
+        width = max(caps, default=0)
         owners = np.repeat(np.arange(len(prefixes)), copies)
         states = [automaton.state_after(prefix[1:]) for prefix, automaton in zip(prefixes, automata, strict=True)]
         draws = np.empty((len(owners), 0))
         if setting.kind == "sampled":
-            draws = np.array([draws_of(setting, prefix, n, max_new) for prefix in prefixes for n in range(copies)])
+            drawn = [draws_of(setting, prefix, n, width) for prefix in prefixes for n in range(copies)]
+            draws = np.array(drawn).reshape(len(owners), width)
         return cls(
             tuple(automata[owner] for owner in owners.tolist()),
             owners,
             np.array(states, dtype=np.int32)[owners],
             np.zeros(len(owners)),
-            np.zeros((len(owners), max_new), dtype=np.int64),
-            np.array([context_length - len(prefix) for prefix in prefixes])[owners],
+            np.zeros((len(owners), width), dtype=np.int64),
+            np.array([context_length - len(prefix) for prefix in prefixes], dtype=np.int64)[owners],
             draws,
+            np.array(caps, dtype=np.int64)[owners],
+            np.zeros(len(owners), dtype=np.int64),
         )
 
     def __len__(self) -> int:
@@ -75,23 +82,52 @@ class Lanes:
             events=self.events[rows],
             contexts=self.contexts[rows],
             draws=self.draws[rows],
+            caps=self.caps[rows],
+            steps=self.steps[rows],
+        )
+
+    def joined(self, others: Lanes) -> Lanes:
+        """These lanes, and behind them the others."""
+        width = max(self.events.shape[1], others.events.shape[1])
+        draws = max(self.draws.shape[1], others.draws.shape[1])
+        both = (self, others)
+        return Lanes(
+            self.automata + others.automata,
+            np.concatenate([one.owners for one in both]),
+            np.concatenate([one.states for one in both]),
+            np.concatenate([one.scores for one in both]),
+            np.concatenate([_widened(one.events, width) for one in both]),
+            np.concatenate([one.contexts for one in both]),
+            np.concatenate([_widened(one.draws, draws) for one in both]),
+            np.concatenate([one.caps for one in both]),
+            np.concatenate([one.steps for one in both]),
         )
 
     def grown(self, parents: npt.NDArray[np.int64], events: npt.NDArray[np.int64], gains: Tensor) -> Lanes:
         """Lanes that continue row `parents[i]` with `events[i]`; scores grow by `gains[parent, event]`."""
         # States, scores and events are taken by parent first: a mask from another parent's state is the classic fault.
         lanes = self.take(parents)
-        lanes.events[:, self.steps] = events  # take copied it
+        lanes.events[np.arange(len(lanes)), lanes.steps] = events  # take copied it
         return replace(
             lanes,
             states=masks.next_states(lanes.automata, lanes.states, events),
             scores=lanes.scores + gains.numpy()[parents, events],
-            steps=self.steps + 1,
+            steps=lanes.steps + 1,
         )
+
+    def newest(self) -> npt.NDArray[np.int64]:
+        """Each row's newest event [N]; every row has one."""
+        found: npt.NDArray[np.int64] = self.events[np.arange(len(self)), self.steps - 1]
+        return found
+
+    def next_draws(self) -> npt.NDArray[np.float64]:
+        """The uniform number [N] that each row's next event is drawn by."""
+        found: npt.NDArray[np.float64] = self.draws[np.arange(len(self)), self.steps]
+        return found
 
     def left(self) -> npt.NDArray[np.int64]:
         """How many more new events [N] each row may get: cap and context together."""
-        return np.minimum(self.events.shape[1], self.contexts) - self.steps
+        return np.minimum(self.caps, self.contexts) - self.steps
 
     def allowed(self, vocabulary_size: int) -> Tensor:
         """What the order allows [N, V] so that each row can still end in time."""
@@ -103,8 +139,13 @@ class Lanes:
 
     def emitted(self, row: int) -> tuple[int, ...]:
         """New events of one row."""
-        return tuple(self.events[row, : self.steps].tolist())
+        return tuple(self.events[row, : self.steps[row]].tolist())
 
     def short_of(self, row: int) -> Stop:
         """Which budget runs out first for a row: the cap, or the context."""
-        return "context full" if self.contexts[row] < self.events.shape[1] else "capped"
+        return "context full" if self.contexts[row] < self.caps[row] else "capped"
+
+
+def _widened(columns: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
+    """`columns` [N, W] with zeros behind, up to `width` columns."""
+    return np.pad(columns, ((0, 0), (0, width - columns.shape[1])))

@@ -6,8 +6,8 @@ fed or scored again, so nothing that happens to its batch can reach it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -50,17 +50,19 @@ def generate(
     logits that are no numbers, EventMapError when the map does not fit the decoder.
     """
     _refuse(decoder, prefixes, automata, max_new, batch)
-    event_map.check_size(decoder.vocabulary_size)
-    loop = _Loop(decoder, setting, event_map, max_new)
     results: list[list[Generated]] = [[] for _ in prefixes]
     done = 0
     for chosen in _batches([len(prefix) for prefix in prefixes], batch):
         progress(done, len(prefixes), setting.name)
         done += len(chosen)
-        rows = [tuple(prefixes[row]) for row in chosen]
         path = (CachedPath if cached else FullPath)(decoder, event_map.padding, device)
-        for row, found in zip(chosen, loop.run(path, rows, [automata[row] for row in chosen]), strict=True):
-            results[row] = found
+        generation = Generation(decoder, setting, event_map, path)
+        rows = [tuple(prefixes[row]) for row in chosen]
+        owners = generation.join(rows, [automata[row] for row in chosen], [max_new] * len(rows))
+        row_of = dict(zip(owners, chosen, strict=True))
+        while generation.busy:
+            for owner, found in generation.step().items():
+                results[row_of[owner]] = found
     return results
 
 
@@ -92,34 +94,93 @@ def _refuse(
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Loop:
-    """What stays the same over all batches."""
+class Generation:
+    """Rows that are being continued, one event a step. Rows may join before any step, and leave as they end.
 
-    decoder: Decoder
-    setting: Setting
-    event_map: EventMap
-    max_new: int
+    Logits come from `path`. Owners number the prefixes in the order in which they joined.
+    """
+
+    def __init__(self, decoder: Decoder, setting: Setting, event_map: EventMap, path: LogitPath) -> None:
+        """Nothing joins yet; EventMapError when the map does not fit the decoder."""
+        event_map.check_size(decoder.vocabulary_size)
+        self.decoder = decoder
+        self.setting = setting
+        self.event_map = event_map
+        self._path = path
+        self._lanes = Lanes.opening([], [], setting, [], decoder.context_length)
+        self._logits = torch.empty(0, decoder.vocabulary_size)
+        self._outcome = Outcome(setting)
+        self._prefixes: dict[int, tuple[int, ...]] = {}
+        self._joined = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is any prefix whose hypotheses no `step` has given back yet."""
+        return bool(self._prefixes)
+
+    @property
+    def rows(self) -> int:
+        """Rows that the next step will continue."""
+        return len(self._lanes)
 
     @torch.no_grad()
-    def run(self, path: LogitPath, prefixes: Rows, automata: Sequence[OrderAutomaton]) -> list[list[Generated]]:
-        """Hypotheses of one batch of prefixes."""
-        lanes = Lanes.opening(prefixes, automata, self.setting, self.max_new, self.decoder.context_length)
-        room = np.minimum(self.max_new, [self.decoder.context_length - len(prefix) for prefix in prefixes])
-        outcome = Outcome(self.setting, room.tolist())
-        lanes = lanes.take(_stop_spent(lanes, outcome, np.ones(len(lanes), dtype=bool)))
-        if not len(lanes):
-            return outcome.hypotheses()
-        # Prefixes without room never reach the decoder: it could only refuse them, and the whole batch with them.
-        owners = np.unique(lanes.owners)
-        logits = path.begin([prefixes[owner] for owner in owners], len(lanes) // len(owners))
-        while True:
-            parents, lanes = self._step(lanes, logits, outcome)
-            if not len(lanes):
-                return outcome.hypotheses()
-            logits = path.append(torch.from_numpy(parents), torch.from_numpy(lanes.events[:, lanes.steps - 1].copy()))
+    def join(self, prefixes: Rows, automata: Sequence[OrderAutomaton], caps: Sequence[int]) -> range:
+        """Owners of prefixes that take part from the next step on, each with at most `caps[i]` new events."""
+        owners = range(self._joined, self._joined + len(prefixes))
+        lanes = Lanes.opening(prefixes, automata, self.setting, caps, self.decoder.context_length)
+        lanes = replace(lanes, owners=lanes.owners + self._joined)
+        self._joined = owners.stop
+        for owner, prefix, cap in zip(owners, prefixes, caps, strict=True):
+            self._prefixes[owner] = prefix
+            self._outcome.open(owner, min(cap, self.decoder.context_length - len(prefix)))
+        # Prefixes without room never reach the decoder: it could only refuse them, and all others with them.
+        lanes = lanes.take(_stop_spent(lanes, self._outcome, np.ones(len(lanes), dtype=bool)))
+        try:
+            self._begin(lanes)
+        except BaseException:
+            for owner in owners:  # where the path fails, nothing has joined
+                del self._prefixes[owner]
+                self._outcome.take(owner)
+            raise
+        return owners
 
-    def _step(self, lanes: Lanes, logits: Tensor, outcome: Outcome) -> tuple[npt.NDArray[np.int64], Lanes]:
+    @torch.no_grad()
+    def step(self) -> dict[int, list[Generated]]:
+        """Continue each row by one event; the hypotheses of every prefix that is done, by owner."""
+        if len(self._lanes):
+            parents, self._lanes = self._chosen(self._lanes, self._logits, self._outcome)
+            if len(self._lanes):
+                newest = torch.from_numpy(self._lanes.newest())
+                self._logits = self._path.append(torch.from_numpy(parents), newest)
+            else:
+                self._logits = self._logits[:0]
+                self._path.clear()
+        done = self._prefixes.keys() - set(self._lanes.owners.tolist())
+        for owner in done:
+            del self._prefixes[owner]
+        return {owner: self._outcome.take(owner) for owner in sorted(done)}
+
+    @torch.no_grad()
+    def resume(self, path: LogitPath) -> None:
+        """Go on with another path, which reads every live row anew; for when the old one has failed."""
+        self._path = path
+        rows = [(*self._prefixes[o], *self._lanes.emitted(row)) for row, o in enumerate(self._lanes.owners.tolist())]
+        self._logits = path.join(rows, 1) if rows else self._logits[:0]
+
+    def drop(self, owners: Collection[int]) -> None:
+        """Forget prefixes whose hypotheses nobody waits for any more; their rows leave at the next step."""
+        for owner in owners:
+            self._outcome.close(owner)
+
+    def _begin(self, lanes: Lanes) -> None:
+        """Read the prefixes of new lanes."""
+        if not len(lanes):
+            return
+        readers = np.unique(lanes.owners).tolist()
+        logits = self._path.join([self._prefixes[owner] for owner in readers], len(lanes) // len(readers))
+        self._logits, self._lanes = torch.cat([self._logits.to(logits), logits]), self._lanes.joined(lanes)
+
+    def _chosen(self, lanes: Lanes, logits: Tensor, outcome: Outcome) -> tuple[npt.NDArray[np.int64], Lanes]:
         """The rows that live on, each one event longer, and which old row each of them continues."""
         scores = _log_probabilities(logits)  # [N, V]
         allowed = scores > -torch.inf
@@ -136,7 +197,7 @@ class _Loop:
             owner, forced = int(grown.owners[row]), self._forced(lanes, allowed, int(parents[row]))
             outcome.add_ended(owner, grown.emitted(row), float(grown.scores[row]), forced)
         # A prefix with all its hypotheses is left alone; its other rows could only replace finished ones.
-        going = ~ended & ~np.array([outcome.closed(owner) for owner in grown.owners], dtype=bool)
+        going = ~ended & ~np.array([outcome.closed(owner) for owner in grown.owners.tolist()], dtype=bool)
         live = _stop_spent(grown, outcome, going)
         return parents[live], grown.take(live)
 
@@ -148,7 +209,7 @@ class _Loop:
             totals = scores + torch.from_numpy(lanes.scores)[:, None]
             return pick_beams(totals, lanes.owners, self.setting.width, self.event_map.end)
         if self.setting.kind == "sampled":
-            return pick_sampled(scores, self.setting, torch.from_numpy(lanes.draws[:, lanes.steps].copy()))
+            return pick_sampled(scores, self.setting, torch.from_numpy(lanes.next_draws()))
         return pick_likeliest(scores)
 
     def _forced(self, lanes: Lanes, allowed: Tensor, row: int) -> bool:

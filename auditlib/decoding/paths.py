@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from auditlib.decoders.protocol import Decoder
+from auditlib.errors import PrefixgateError
 from auditlib.events.prefixes import pad
 
 Rows = Sequence[tuple[int, ...]]
@@ -18,11 +19,14 @@ Rows = Sequence[tuple[int, ...]]
 class LogitPath(Protocol):
     """Gives the logits [N, V] after each of its rows, on the CPU."""
 
-    def begin(self, prefixes: Rows, copies: int) -> Tensor:
-        """Logits [P·copies, V] after the prefixes, each of which becomes `copies` rows side by side."""
+    def join(self, prefixes: Rows, copies: int) -> Tensor:
+        """Logits [P·copies, V] after the prefixes, each of which becomes `copies` rows behind those that are there."""
 
     def append(self, parents: Tensor, events: Tensor) -> Tensor:
         """Logits [M, V] of rows of which row i is old row `parents[i]` and `events[i]` (both int64 [M])."""
+
+    def clear(self) -> None:
+        """Let all rows go."""
 
 
 class FullPath:
@@ -32,33 +36,43 @@ class FullPath:
         self._decoder, self._padding, self._device = decoder, padding, device
         self._rows: Rows = ()
 
-    def begin(self, prefixes: Rows, copies: int) -> Tensor:
+    def join(self, prefixes: Rows, copies: int) -> Tensor:
         """See LogitPath."""
-        self._rows = [prefix for prefix in prefixes for _ in range(copies)]
-        return self._logits()
+        new = [prefix for prefix in prefixes for _ in range(copies)]
+        self._rows = [*self._rows, *new]
+        return self._logits(new)
 
     def append(self, parents: Tensor, events: Tensor) -> Tensor:
         """See LogitPath."""
         grown = zip(parents.tolist(), events.tolist(), strict=True)
         self._rows = [(*self._rows[parent], event) for parent, event in grown]
-        return self._logits()
+        return self._logits(self._rows)
 
-    def _logits(self) -> Tensor:
-        events, valid = tensors(self._rows, self._padding, self._device)
+    def clear(self) -> None:
+        """See LogitPath."""
+        self._rows = ()
+
+    def _logits(self, rows: Rows) -> Tensor:
+        events, valid = tensors(rows, self._padding, self._device)
         lines = torch.arange(len(events), device=events.device)
         return self._decoder.full(events, valid)[lines, valid.sum(1) - 1].cpu()
 
 
 class CachedPath:
-    """Logits from the cached path: each row's newest event is read, and the cache follows the rows."""
+    """Logits from the cached path: each row's newest event is read, and the cache follows the rows.
+
+    Its rows start together, by one prefill; who has rows join later needs another path (see serving).
+    """
 
     def __init__(self, decoder: Decoder, padding: int, device: str) -> None:
         self._decoder, self._padding, self._device = decoder, padding, device
         self._cache: Any = None
         self._count = 0
 
-    def begin(self, prefixes: Rows, copies: int) -> Tensor:
-        """See LogitPath."""
+    def join(self, prefixes: Rows, copies: int) -> Tensor:
+        """See LogitPath; PrefixgateError when there are rows already."""
+        if self._cache is not None:
+            raise PrefixgateError("rows cannot join a prefilled cache; this is a fault of the caller")
         events, valid = tensors(prefixes, self._padding, self._device)
         logits, self._cache = self._decoder.prefill(events, valid)
         self._count = len(prefixes)
@@ -72,6 +86,10 @@ class CachedPath:
         new = events.to(self._device)[:, None]  # only live rows are in the cache, so every row has its new event
         logits, self._cache = self._decoder.extend(new, torch.ones_like(new, dtype=torch.bool), self._cache)
         return logits[:, 0].cpu()
+
+    def clear(self) -> None:
+        """See LogitPath."""
+        self._cache, self._count = None, 0
 
     def _follow(self, parents: Tensor) -> None:
         """Let the cache's rows follow; where no row moves, nothing is copied."""

@@ -20,7 +20,7 @@ _USED = {
     "sampled": frozenset({"temperature", "top_k", "top_p", "seed", "width"}),
     "beam": frozenset({"width", "length_penalty"}),
 }
-_DOCUMENT_KEYS = frozenset({"format", "max_new_events", "decoding", "limits", "fallback"})
+_DOCUMENT_KEYS = frozenset({"format", "max_new_events", "decoding", "limits", "fallback", "serving"})
 _MOST_NEW_EVENTS = 100_000
 
 
@@ -94,7 +94,8 @@ DEFAULT_SETTINGS: tuple[Setting, ...] = (
 class Policy:
     """A policy document as read: the proposed settings under one cap of new events, with limits and fallback.
 
-    `digest` is "sha256:…" of the file's bytes (of stable JSON where there is no file). `limits` are not judged here.
+    `digest` is "sha256:…" of the file's bytes (of stable JSON where there is no file). `limits` are not judged here,
+    and `serving` (None where the file has none) is not read here.
     """
 
     document: Mapping[str, Any]
@@ -103,6 +104,7 @@ class Policy:
     max_new_events: int
     limits: Mapping[str, Any] = field(default_factory=dict)
     fallback: str = "full-prefix"
+    serving: Mapping[str, Any] | None = None
 
 
 def settings_from(document: Mapping[str, Any], where: str = "policy") -> tuple[Setting, ...]:
@@ -125,12 +127,18 @@ def read_policy(path: Path | None) -> Policy:
         return _policy(document, json.dumps(document, sort_keys=True).encode(), "the default policy")
     try:
         content = path.read_bytes()
-        document = json.loads(content, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
     except OSError as error:
         raise PolicyError(f"cannot read the policy {path}: {error.strerror}; give the path of a JSON file") from error
+    return parse_policy(content, str(path))
+
+
+def parse_policy(content: bytes, where: str) -> Policy:
+    """The policy in the bytes of a JSON file; PolicyError names the place that does not fit."""
+    try:
+        document = json.loads(content, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise PolicyError(f"{path} is no policy: {error}; it must be one JSON object") from error
-    return _policy(document, content, str(path))
+        raise PolicyError(f"{where} is no policy: {error}; it must be one JSON object") from error
+    return _policy(document, content, where)
 
 
 def _policy(document: Any, content: bytes, where: str) -> Policy:
@@ -147,8 +155,11 @@ def _policy(document: Any, content: bytes, where: str) -> Policy:
         raise PolicyError(f"{where}, limits: an object from name to limit is needed, not {type(limits).__name__}")
     if not isinstance(fallback, str) or not fallback:
         raise PolicyError(f'{where}, fallback: "full-prefix" or the name of a revision is needed, not {fallback!r}')
+    serving = document.get("serving")
+    if "serving" in document and not isinstance(serving, dict):
+        raise PolicyError(f"{where}, serving: an object with what is to be served is needed; leave it out for none")
     settings = settings_from(document["decoding"], where) if "decoding" in document else DEFAULT_SETTINGS
-    return Policy(document, f"sha256:{hashlib.sha256(content).hexdigest()}", settings, cap, limits, fallback)
+    return Policy(document, f"sha256:{hashlib.sha256(content).hexdigest()}", settings, cap, limits, fallback, serving)
 
 
 def _setting(name: str, entry: Any, where: str) -> Setting:

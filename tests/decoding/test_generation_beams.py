@@ -110,19 +110,21 @@ def test_a_finished_beam_is_untouched_by_longer_company():
 def test_the_length_penalty_counts_new_events_only():
     # Score -2 over 1 new event against -3 over 2: by new events the longer one wins, by whole rows the shorter.
     setting = Setting("beam", "beam", width=2, length_penalty=1.0)
-    outcome = Outcome(setting, [8])
+    outcome = Outcome(setting)
+    outcome.open(0, 8)
     outcome.add_ended(0, (END,), -2.0, forced=False)
     outcome.add_ended(0, (3, END), -3.0, forced=False)
-    assert [len(one.events) for one in outcome.hypotheses()[0]] == [2, 1]
+    assert [len(one.events) for one in outcome.take(0)] == [2, 1]
 
 
 def test_finished_and_unfinished_hypotheses_are_ranked_alike():
     setting = Setting("beam", "beam", width=2, length_penalty=1.0)
-    outcome = Outcome(setting, [3])
+    outcome = Outcome(setting)
+    outcome.open(0, 3)
     outcome.add_ended(0, (3, 3, END), -3.0, forced=False)
     outcome.add_unended(0, (3, 4, 4), -3.0 + 1e-9, "capped")
     outcome.add_unended(0, (3, 4, 3), -3.0 - 1e-9, "capped")
-    assert [one.events for one in outcome.hypotheses()[0]] == [(3, 4, 4), (3, 3, END)]
+    assert [one.events for one in outcome.take(0)] == [(3, 4, 4), (3, 3, END)]
 
 
 def test_beams_without_the_mask_fill_up_with_capped_ones():
