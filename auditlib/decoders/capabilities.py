@@ -56,6 +56,14 @@ class Inspectable(Protocol):
 
 
 @runtime_checkable
+class Reserving(Protocol):
+    """Can set slots of a cache aside once, so that neither appending nor reordering changes its size."""
+
+    def reserve(self, cache: Any, events: int) -> Any:
+        """A cache of the same rows with room for `events` events each; `cache` is spent."""
+
+
+@runtime_checkable
 class Alterable(Protocol):
     """Lets every layer's keys and values be altered on their way, on either path, without changing the decoder."""
 

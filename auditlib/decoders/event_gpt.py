@@ -17,6 +17,7 @@ from auditlib.decoders.key_value_cache import (
     plan_append,
     roomy_store,
     taken_over,
+    with_room,
     write_new,
 )
 from auditlib.decoders.layers import Attend, hidden_states, score
@@ -125,6 +126,12 @@ class EventGpt:
             raise DecoderError(f"parents must be rows 0 to {cache.rows - 1} of the cache")
         return taken_over(cache, parents, self.context_length)
 
+    def reserve(self, cache: KeyValueCache, events: int) -> KeyValueCache:
+        """A cache of the same rows with room for `events` events each; `cache` is spent."""
+        self._require_own(cache)
+        cache.spend()
+        return with_room(cache, events, self.context_length)
+
     def cache_bytes(self, cache: KeyValueCache) -> int:
         """Bytes allocated for keys and values, unread slots included."""
         return cache.store.numel() * cache.store.element_size()
@@ -145,7 +152,8 @@ class EventGpt:
         attend = _with(alter, _attend_to_store(store, append, self.config.cached_attention_window))
         embedded = self._weights.embed[events]
         hidden = self._hidden(embedded, append.positions, attend)
-        return hidden, KeyValueCache(store, append.lengths, append.shortest, append.longest, self.revision)
+        sizes = append.lengths, append.shortest, append.longest
+        return hidden, KeyValueCache(store, *sizes, self.revision, cache.reserved)
 
     def _hidden(self, embedded: Tensor, positions: slice | Tensor, attend: Attend) -> Tensor:
         return hidden_states(self.config, self._weights, embedded, positions, attend)

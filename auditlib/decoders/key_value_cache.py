@@ -19,18 +19,22 @@ class KeyValueCache:
 
     `store` [layers, 2, B, H, S, D] has S preallocated slots a row, filled from slot 0 by event number; slots beyond a
     row's length hold finite numbers that are never attended to. `lengths` [B] counts the events of each row. A cache
-    is spent by the `extend` that continues it, because that writes into the same slots.
+    is spent by the `extend` that continues it, because that writes into the same slots. `reserved` slots a row are kept
+    allocated through every reorder.
     """
 
-    __slots__ = ("_lock", "_spent", "lengths", "longest", "owner", "shortest", "store")
+    __slots__ = ("_lock", "_spent", "lengths", "longest", "owner", "reserved", "shortest", "store")
 
-    def __init__(self, store: Tensor, lengths: Tensor, shortest: int, longest: int, owner: str) -> None:
+    def __init__(
+        self, store: Tensor, lengths: Tensor, shortest: int, longest: int, owner: str, reserved: int = 0
+    ) -> None:
         self.store = store
         self.lengths = lengths
         # Kept as plain numbers too: asking a tensor for them would cost every step a wait.
         self.shortest = shortest
         self.longest = longest
         self.owner = owner
+        self.reserved = reserved
         self._lock = threading.Lock()
         self._spent = False
 
@@ -149,15 +153,26 @@ def write_new(layer_store: Tensor, keys: Tensor, values: Tensor, append: Append)
     layer_store[1][rows, :, slots] = values[rows, :, columns]
 
 
+def with_room(cache: KeyValueCache, events: int, context: int) -> KeyValueCache:
+    """The same cache with `events` slots a row, within the context, that stay allocated from now on."""
+    slots = min(events, context)
+    store = cache.store
+    if store.shape[4] < slots:
+        store = store.new_zeros([*store.shape[:4], slots, store.shape[5]])
+        store[:, :, :, :, : cache.longest] = cache.store[:, :, :, :, : cache.longest]
+    return KeyValueCache(store, cache.lengths, cache.shortest, cache.longest, cache.owner, slots)
+
+
 def taken_over(cache: KeyValueCache, parents: Tensor, context: int) -> KeyValueCache:
     """A new cache whose row i is a copy of row `parents[i]`; every layer's keys, values and lengths move together."""
-    slots = min(cache.store.shape[4], _capacity(cache.longest, context))  # unread slots need not be copied
+    # Unread slots need not be copied, except those set aside on purpose.
+    slots = min(cache.store.shape[4], max(_capacity(cache.longest, context), cache.reserved))
     store = cache.store[:, :, :, :, :slots].index_select(2, parents)
     lengths = cache.lengths.index_select(0, parents)
     shortest, longest = cache.shortest, cache.longest
     if shortest != longest and len(lengths):
         shortest, longest = (int(size) for size in lengths.aminmax())
-    return KeyValueCache(store, lengths, shortest, longest, cache.owner)
+    return KeyValueCache(store, lengths, shortest, longest, cache.owner, cache.reserved)
 
 
 def _capacity(events: int, context: int) -> int:

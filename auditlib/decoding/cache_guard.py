@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -110,8 +110,20 @@ class GuardedDecoder:
     costs one pass over the weights a call.
     """
 
-    def __init__(self, decoder: Decoder, event_map: str, event_order: str, *, dtype: torch.dtype, device: str) -> None:
-        """Guard `decoder` under the digests of event map and order rules; dtype and device are those it runs in."""
+    def __init__(
+        self,
+        decoder: Decoder,
+        event_map: str,
+        event_order: str,
+        *,
+        dtype: torch.dtype,
+        device: str,
+        weights: Callable[[], str] | None = None,
+    ) -> None:
+        """Guard `decoder` under the digests of event map and order rules; dtype and device are those it runs in.
+
+        `weights` names the weights in place of the decoder itself, for who cannot afford a pass over them a call.
+        """
         self.decoder = decoder
         self.revision = decoder.revision
         self.vocabulary_size = decoder.vocabulary_size
@@ -120,12 +132,16 @@ class GuardedDecoder:
         self.device = torch.device(device)
         self.positions = decoder.positions if isinstance(decoder, Described) else "its own"
         terms = str(dtype), self.device.type, self.positions
+        self._weights = weights or self.name_weights
         self._identity = CacheIdentity(event_map, event_order, *terms, decoder.revision, "", ())
 
     def identity(self, rows: Sequence[Sequence[int]]) -> CacheIdentity:
         """Identity of a request for these rows, with the weights as they are now."""
-        weights = self.decoder.fingerprint() if isinstance(self.decoder, Fingerprinted) else _UNNAMED
-        return replace(self._identity, weights=weights, rows=tuple(tuple(map(int, row)) for row in rows))
+        return replace(self._identity, weights=self._weights(), rows=tuple(tuple(map(int, row)) for row in rows))
+
+    def name_weights(self) -> str:
+        """Fingerprint of the weights as they are now, where the decoder can tell."""
+        return self.decoder.fingerprint() if isinstance(self.decoder, Fingerprinted) else _UNNAMED
 
     def require(self, cache: Any, asked: CacheIdentity) -> GuardedCache:
         """`cache` itself, when it was made for exactly what is asked and was not continued since.

@@ -13,7 +13,8 @@ from auditlib.decoders.protocol import Decoder
 from auditlib.errors import PrefixgateError
 from auditlib.events.prefixes import pad
 
-Rows = Sequence[tuple[int, ...]]
+Row = tuple[int, ...]
+Rows = Sequence[Row]
 
 
 class LogitPath(Protocol):

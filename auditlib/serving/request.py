@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal
 
 from auditlib.decoding.generated import Stop
@@ -27,7 +26,7 @@ class Request:
 
     session: str
     events: tuple[str, ...]
-    attributes: Mapping[str, str] = MappingProxyType({})
+    attributes: Mapping[str, str] = field(default_factory=dict)
     max_new: int | None = None
     request_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
