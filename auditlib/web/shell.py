@@ -34,6 +34,7 @@ _PAGES = (
     ("cache_parity", "Cache parity", ":material/compare:"),
     ("policies", "Policies", ":material/alt_route:"),
     ("self_check", "Self-check", ":material/fact_check:"),
+    ("compare", "Compare", ":material/difference:"),
     ("inspector", "Prefix inspector", ":material/search:"),
     ("verdict", "Verdict", ":material/verified:"),
 )

@@ -1,0 +1,162 @@
+"""Parts of the comparison of two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from auditlib.runs.folder import Run
+from auditlib.views.paired import Pairing, Terms
+from auditlib.views.text import in_markdown, number, plural, safe
+from auditlib.web import address, comparison, state, tables
+from auditlib.web.exports import downloads
+
+_LINKED = 5
+_SHOWN = 500
+_ALL = "all"
+
+
+def choose_other(here: state.Selection) -> Run:
+    """The run that the chosen one is held against; without any, words, and the page ends here."""
+    found = comparison.others(here)
+    chosen = address.choose(
+        st.container(),
+        "against",
+        "Compared with (before)",
+        list(found),
+        shown=lambda run_id: _label(found[run_id]),
+        help="The run chosen in the sidebar is the one after. The link holds both.",
+    )
+    if chosen is None:
+        st.info("There is no second run yet. Audit another revision, or this one again, and come back.")
+        st.stop()
+    return found[chosen]
+
+
+def head(before: Run, after: Run, agreed: Terms) -> None:
+    """Which two runs stand here, what must be borne in mind, or why they are not compared; then the page ends."""
+    left, right = st.columns(2)
+    for place, words, run in ((left, "Before", before), (right, "After", after)):
+        with place.container(border=True):
+            st.subheader(f"{words}: {in_markdown(run.report['revision_name'], 60)}", anchor=False)
+            st.caption(f"Run {in_markdown(run.id)}, {in_markdown(run.manifest['dtype'])}")
+            st.text("Approved" if run.approved else f"Refused for {safe(', '.join(run.report['failures']) or 'gaps')}")
+    if agreed.refusal:
+        st.error(f"Not compared: {in_markdown(agreed.refusal)}.", icon=":material/block:")
+        st.stop()
+    for words in agreed.notes:
+        st.warning(in_markdown(f"{words[:1].upper()}{words[1:]}."), icon=":material/info:")
+
+
+def flips(here: state.Selection, before: Run, after: Run, found: pd.DataFrame) -> None:
+    """Sessions that are good in one run and not in the other; each opens in the inspector under the run that fails."""
+    worse, better = (int((found["change"] == change).sum()) for change in ("worse", "better"))
+    if found.empty:
+        st.success(
+            "No session flips: whatever was good before is good after, and the reverse.", icon=":material/check:"
+        )
+        return
+    st.text(f"{plural(worse, 'flip')} for the worse, {plural(better, 'flip')} for the better.")
+    kinds = [_ALL, *dict.fromkeys(found["what"])]
+    kind = address.choose(st.container(), "flip", "What flips", kinds, shown=safe)
+    shown = found if kind == _ALL else found[found["what"] == kind]
+    for row in _first_of_each(shown).to_dict("records"):
+        _flip_link(here, before, after, row)
+    st.caption("Select a row to open it in the inspector, under the revision that fails.")
+    named = tables.shown(shown.head(_SHOWN).drop(columns="events"))
+    if len(shown) > _SHOWN:
+        st.caption(f"The first {_SHOWN} of {len(shown):,} flips; the downloads hold all.")
+    chosen = st.dataframe(
+        named,
+        key="flips",
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        alt="Sessions that flip, those for the worse first",
+    )
+    for position in chosen.selection.rows[:1]:
+        _flip_link(here, before, after, shown.iloc[position].to_dict())
+    downloads(found, f"{after.id}-against-{before.id}-flips", "flips")
+
+
+def differences(before: Run, after: Run, pairing: Pairing) -> None:
+    """Every paired difference with its interval, what flipped, and what it rests on."""
+    if pairing.differences.empty:
+        st.text("The two runs measured nothing in common: audit both with cache parity, numerics and decoding policy.")
+        return
+    rows = [_difference(row) for row in pairing.differences.to_dict("records")]
+    st.dataframe(pd.DataFrame(rows), key="differences", hide_index=True, alt="Paired differences with intervals")
+    st.caption(
+        "Shares: interval by Newcombe 1998 (method 10), p by the exact McNemar test on the sessions that flipped. "
+        "Next events and gaps: percentile bootstrap, 2,000 draws of whole sessions from one fixed seed. "
+        "Sessions that went exactly the same way count once for gaps. Latency is not among what an audit measures."
+    )
+    downloads(pairing.differences, f"{after.id}-against-{before.id}-differences", "differences")
+
+
+def rates(before: Run, after: Run) -> None:
+    """Rates of every setting in both runs, with the counts and bounds they rest on."""
+    found = [_rates(run, words) for words, run in (("before", before), ("after", after))]
+    known = [one for one in found if len(one)]
+    # Both rows of a setting beside each other: that is what is read.
+    together = pd.concat(known).sort_index(kind="stable").reset_index(drop=True) if known else found[0]
+    tables.show(together, f"{after.id}-against-{before.id}-rates", "paired-rates", "Rates before and after", _NO_RATES)
+
+
+_NO_RATES = "The decoding policy was not measured in either run."
+_RATES = ["setting", "run", "sequences", "invalid_sequences", "invalid_upper", "capped", "accuracy", "similarity"]
+
+
+def _rates(run: Run, words: str) -> pd.DataFrame:
+    found = run.table("decoding policy", "rates")
+    if found.empty:
+        return pd.DataFrame(columns=_RATES)
+    return found.assign(run=words)[[name for name in _RATES if name in found or name == "run"]]
+
+
+def _difference(row: Mapping[str, Any]) -> dict[str, object]:
+    """A difference in words: what was, what is, and how sure the change is."""
+    says = number if "logit" in row["what"] else _percent
+    return {
+        "what": safe(row["what"]),
+        "before": says(row["before"]),
+        "after": says(row["after"]),
+        "difference": says(row["difference"]),
+        "95 % interval": f"{says(row['low'])} to {says(row['high'])}",
+        "worse": row["worse"],
+        "better": row["better"],
+        "p": number(row["p"]),
+        "sessions": row["sessions"],
+        "by": row["interval"],
+    }
+
+
+def _percent(share: float) -> str:
+    return f"{share:.2%}"
+
+
+def _flip_link(here: state.Selection, before: Run, after: Run, row: Mapping[Hashable, Any]) -> None:
+    """A link to the prefix of a flip, under the revision that fails."""
+    run = after if row["change"] == "worse" else before
+    words = f"{row['change']}, {row['what']}, session {row['session_id']}: {row['before']} → {row['after']}"
+    tables.inspector_link(_under(here, run), {str(name): cell for name, cell in row.items()}, words)
+
+
+def _first_of_each(found: pd.DataFrame) -> pd.DataFrame:
+    """The first flips of every kind, so that one kind with many does not hide the others."""
+    return found.groupby(["change", "what"], sort=False).head(1).head(_LINKED)
+
+
+def _under(here: state.Selection, run: Run) -> state.Selection:
+    """What is shown, with another run and its revision in place of the chosen one."""
+    entry = next((entry for entry in here.entries if entry.digest == run.revision), None)
+    return replace(here, entry=entry, run=run)
+
+
+def _label(run: Run) -> str:
+    made = str(run.manifest["created"])[:16].replace("T", " ")
+    return f"{safe(run.report['revision_name'], 60)} · {made} UTC · {'approved' if run.approved else 'refused'}"
