@@ -6,7 +6,7 @@ required audit measured every required check, with a finite value on enough obse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from auditlib.release.checks import Check, Measured, MeasurementLike, Status, check, observations, tolerance
@@ -25,7 +25,8 @@ class Judgement:
     """Every check of a run, and the decisions that follow from them.
 
     `settings` and `comparisons` map names of decoding settings to their kind; a comparison is measured beside the
-    proposed settings and never counts against the release.
+    proposed settings and never counts against the release. `awaited` are audits that the policy asks for and that other
+    evidence than this run has to answer.
     """
 
     checks: tuple[Check, ...]
@@ -33,6 +34,7 @@ class Judgement:
     settings: Mapping[str, str]
     comparisons: Mapping[str, str]
     fallback: str
+    awaited: tuple[str, ...] = ()
 
     @property
     def proposed(self) -> list[Check]:
@@ -49,8 +51,8 @@ class Judgement:
 
     @property
     def not_measured(self) -> list[str]:
-        """Names of the audits that were left out, lack a required check, or have no limit to be held against."""
-        return [name for name in self._audits() if self._lacks(name)]
+        """Names of the audits that were left out, lack a required check, have no limit, or are still awaited."""
+        return [*(name for name in self._audits() if self._lacks(name)), *self.awaited]
 
     def to_report(self) -> dict[str, object]:
         """The parts of a report (contract 2) that a judge answers for, free of NaN."""
@@ -127,11 +129,12 @@ def judge(
     comparisons: Mapping[str, str],
     limits: Limits,
     fallback: str = "full-prefix",
+    awaited: Sequence[str] = (),
 ) -> Judgement:
     """Hold what the audits measured (by audit name) against `limits`.
 
     `settings` are the proposed decoding settings and `comparisons` those measured only to compare, each as name → kind
-    ("greedy", "sampled", "beam").
+    ("greedy", "sampled", "beam"). `awaited` audits are not measured here, and no approval comes without them.
     """
     left_out = Measured(problem="left out")
     checks = tuple(
@@ -139,7 +142,7 @@ def judge(
         for limit in limits.rows
         for one in _checks(limit, measured.get(limit.audit, left_out), settings, comparisons, limits)
     )
-    return Judgement(checks, measured, settings, comparisons, fallback)
+    return Judgement(checks, measured, settings, comparisons, fallback, tuple(awaited))
 
 
 def _checks(

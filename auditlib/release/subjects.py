@@ -40,6 +40,26 @@ def require_artifact(folder: Path, subjects: Mapping[str, str]) -> None:
     _require_same(folder, folder_digests(folder), named)
 
 
+def require_packaged(folder: Path, subjects: Mapping[str, str], run: str) -> None:
+    """Raise RefusedError ("wrong artifact") unless `folder` is a whole artifact of the run with these subjects.
+
+    Every file must be the one that its `artifact.json` lists: what is signed is then what was packaged.
+    """
+    path = folder / "artifact.json"
+    try:
+        written = read_object(path.read_bytes())
+        named = {name: hex_of(digest) for name, digest in written["files"].items()}
+        digests = {"report.json": hex_of(written["report"]), "revision.json": hex_of(written["revision"]["digest"])}
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; give the folder that `package` wrote") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RefusedError("wrong artifact", f"{path} does not say which run and which files it is made of") from error
+    if written.get("run") != run or any(digest != subjects[name] for name, digest in digests.items()):
+        raise RefusedError("wrong artifact", f"{folder} was packaged from another run than {run}; package this one")
+    found = folder_digests(folder)
+    _require_same(folder, found, {**named, "artifact.json": found["artifact.json"]})
+
+
 def require_revision(folder: Path, subjects: Mapping[str, str]) -> None:
     """Raise RefusedError ("wrong artifact") unless `folder` is the revision a verdict names, each file unchanged."""
     found = folder_digests(folder)

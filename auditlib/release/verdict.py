@@ -21,7 +21,7 @@ from auditlib.release.opening import Signer, open_verdict, verdict_bytes
 from auditlib.release.reading import Statement, parse_statement
 from auditlib.release.refusals import RefusedError
 from auditlib.release.signing import open_envelope, sign
-from auditlib.release.subjects import require_artifact, require_report, require_revision
+from auditlib.release.subjects import require_artifact, require_packaged, require_report, require_revision
 from auditlib.release.trust import Trust, load_trust
 
 _CLOCK_SKEW = timedelta(minutes=5)
@@ -122,6 +122,8 @@ def sign_run(
     private = load_key(key, passphrase)
     reviewer = key_id(private.public_key())
     facts = facts_of(run_folder, report, manifest, artifact)
+    if artifact is not None:
+        require_packaged(artifact, facts.evidence.subjects, str(report["run"]))
     envelope = _existing(out, append)
     trusted = None if trust is None else load_trust(trust)
     _require_new_person(envelope, trusted, reviewer)

@@ -23,8 +23,10 @@ from auditlib.release.limits import Limits, limits_from
 from auditlib.runs.counterexamples import files_of
 from auditlib.runs.folder import Run, write_run
 from auditlib.runs.manifest import document_bytes, manifest_of
+from auditlib.runs.origins import note_origin
 from auditlib.runs.request import AuditRequest
 from auditlib.runs.self_check import SelfCheck, run_self_check, with_self_check
+from auditlib.serving.plan import serving_plan
 from auditlib.sessions.snapshot import Snapshot
 from auditlib.sessions.store import SessionStore
 
@@ -83,16 +85,18 @@ def run_audits(request: AuditRequest, progress: Progress = silent) -> Run:
     if open_revision(request.revision).digest != inputs.revision.digest:
         raise IntegrityError(f"{request.revision} was changed while it was audited; nothing was written, audit again")
     judgement = _judge(_limits(inputs.policy, request.dtype), inputs.policy, measured.results)
-    return _write(request, inputs, measured, judgement)
+    run = _write(request, inputs, measured, judgement)
+    note_origin(run, request)
+    return run
 
 
 def _open_inputs(request: AuditRequest, store: SessionStore) -> _Inputs:
     """Open and verify revision, snapshot and policy."""
     snapshot = store.snapshot(request.snapshot)
     store.verify(snapshot)
-    return _Inputs(
-        open_revision(request.revision), snapshot, read_policy(request.policy), chosen_audits(request.audits)
-    )
+    policy = read_policy(request.policy)
+    serving_plan(policy, str(request.policy))  # what could not be packaged later is refused before it is audited
+    return _Inputs(open_revision(request.revision), snapshot, policy, chosen_audits(request.audits))
 
 
 def _measure(request: AuditRequest, store: SessionStore, inputs: _Inputs, progress: Progress) -> _Measured:
@@ -131,6 +135,8 @@ def _judge(limits: Limits, policy: Policy, results: Sequence[AuditResult]) -> Ju
         comparisons={_twin(setting).name: setting.kind for setting in policy.settings},
         limits=limits,
         fallback=policy.fallback,
+        # A run never serves anything, so what a policy plans to serve stays unmeasured until a bench of it is at hand.
+        awaited=() if policy.serving is None else ("serving limits",),
     )
 
 

@@ -18,7 +18,7 @@ from auditlib.decoders.event_gpt import DTYPES
 from auditlib.decoders.guarded_folder import LARGEST_FILE, list_files, read_file
 from auditlib.decoders.protocol import Decoder
 from auditlib.decoders.revision import MANIFEST, Revision, open_revision
-from auditlib.decoding.policies import Setting, parse_policy
+from auditlib.decoding.policies import Policy, Setting, parse_policy
 from auditlib.errors import ArtifactError, InputError, IntegrityError, PrefixgateError
 from auditlib.events.documents import shown
 from auditlib.serving.artifact_document import Blocked, Document
@@ -39,6 +39,7 @@ class Artifact:
     digest: str
     written: Document
     revision: Revision
+    policy: Policy
 
     @property
     def document(self) -> Mapping[str, Any]:
@@ -154,7 +155,7 @@ def _open(folder: Path, digest: str | None) -> Artifact:
         raise ArtifactError(f"{folder}: its bounds are not those of its {POLICY}; package again")
     if written.whole["dtype"] not in _DTYPES:
         raise ArtifactError(f"{folder}: dtype {written.whole['dtype']!r} is none of {', '.join(_DTYPES)}")
-    return Artifact(folder, found, written, revision)
+    return Artifact(folder, found, written, revision, policy)
 
 
 def _own_files(written: Document) -> tuple[str, ...]:

@@ -559,7 +559,7 @@ def a_revision_with_a_link(world):
 @attack("wrong artifact")
 def an_artifact_with_a_changed_file(world):
     folder = _copied(world, "artifact", "swapped")
-    (folder / "rules" / "event_order.json").write_bytes(b"[]")
+    (folder / "revision" / "event_order.json").write_bytes(b"[]")
     return world.verdict, trusted("ada"), {"artifact": folder}
 
 

@@ -108,6 +108,19 @@ def write_run(root: Path, measured=None, name="20261130T120000Z-0a1b2c3d") -> Ru
     return RunOnDisk(folder, revision, report, manifest)
 
 
+def write_artifact(folder: Path, made: RunOnDisk, **changed) -> None:
+    """What `package` would write of a run, as far as a verdict looks at it: one file, and the list of files."""
+    (folder / "revision").mkdir(parents=True)
+    (folder / "revision" / "event_order.json").write_text("{}")
+    report = (made.folder / "report.json").read_bytes()
+    document = {
+        "run": made.report["run"], "report": f"sha256:{hashlib.sha256(report).hexdigest()}",
+        "revision": {"digest": made.report["revision"]}, "files": {"revision/event_order.json": digest("{}")},
+        **changed,
+    }  # fmt: skip
+    (folder / "artifact.json").write_bytes(canonical(document))
+
+
 def write_revision(folder: Path, weights: bytes = b"weights") -> None:
     folder.mkdir(parents=True)
     (folder / "model.safetensors").write_bytes(weights)

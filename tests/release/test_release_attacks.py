@@ -14,7 +14,7 @@ from auditlib.release.refusals import RefusedError
 from auditlib.release.verdict import sign_run, verify_verdict
 from tests.release import independent
 from tests.release.attacks import ATTACKS, TRUST, World, packed
-from tests.release.cases import NOW, PASSPHRASE, changed, key_file, signed, sound, trusted, write_run
+from tests.release.cases import NOW, PASSPHRASE, changed, key_file, signed, sound, trusted, write_artifact, write_run
 
 FAVOURABLE = ("passed", "approved", "allowed", "success", "verified ok")
 
@@ -25,9 +25,7 @@ def world(tmp_path_factory) -> World:
     root = tmp_path_factory.mktemp("world")
     run = write_run(root)
     artifact = root / "artifact"
-    (artifact / "rules").mkdir(parents=True)
-    (artifact / "artifact.json").write_text("{}")
-    (artifact / "rules" / "event_order.json").write_text("{}")
+    write_artifact(artifact, run)
     key, files = key_file(root, "ada"), []
     for hour in (-2, -1, 0):
         files.append(root / f"verdict{hour}.json")

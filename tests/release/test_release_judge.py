@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditlib.release.checks import Measured
-from auditlib.release.judge import FAILURES, REQUIRED_AUDITS, approved
+from auditlib.release.judge import FAILURES, REQUIRED_AUDITS, approved, judge
+from auditlib.release.limits import limits_from
 from tests.release.cases import COMPARISONS, ROWS, SETTINGS, Number, changed, judged, names_of, sound
 
 STATUSES = {"passed", "failed", "not measured"}
@@ -310,3 +311,12 @@ def test_a_report_with_any_part_broken_or_cut_out_is_no_approval(broken):
         else:
             inner[path[-1]] = broken
         assert not approved(report), path
+
+
+def test_what_other_evidence_has_to_answer_is_not_measured_and_nothing_is_approved_before():
+    report = judge(sound(), SETTINGS, COMPARISONS, limits_from(), awaited=["serving limits"]).to_report()
+    assert report["not_measured"] == ["serving limits"]
+    assert not approved(report)
+    without = judge(sound(), SETTINGS, COMPARISONS, limits_from()).to_report()
+    assert approved(without)
+    assert {**report, "not_measured": []} == without

@@ -19,6 +19,7 @@ from tests.release.cases import (
     NOW,
     PASSPHRASE,
     changed,
+    digest,
     entry,
     key_file,
     keyid,
@@ -26,6 +27,7 @@ from tests.release.cases import (
     signed,
     sound,
     trusted,
+    write_artifact,
     write_run,
 )
 
@@ -292,11 +294,36 @@ def test_a_verdict_that_cannot_be_read_is_bad_input_and_no_refusal(tmp_path, nam
 @pytest.mark.parametrize("hand", ["revision", "artifact", "report"])
 def test_something_in_hand_that_is_not_there_is_bad_input(desk, hand):
     out, artifact = desk.root / "with.json", desk.root / "artifact"
-    artifact.mkdir()
-    (artifact / "artifact.json").write_text("{}")
+    write_artifact(artifact, desk.run)
     desk.sign(out=out, artifact=artifact)
     with pytest.raises(InputError, match="nowhere"):
         verify_verdict(out, trusted("ada"), now=NOW, **{hand: desk.root / "nowhere"})
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"run": "20261130T120000Z-00000000"}, "another run"),
+        ({"report": digest("another report")}, "another run"),
+        ({"revision": {"digest": digest("another revision")}}, "another run"),
+        ({"files": {}}, "is not listed"),
+        ({"files": {"revision/event_order.json": digest("[]")}}, "was changed"),
+        ({"files": {"revision/event_order.json": digest("{}"), "answers.json": digest("")}}, "is missing"),
+        ({"files": None}, "does not say"),
+        ({"report": "a report"}, "does not say"),
+    ],
+)
+def test_an_artifact_that_was_not_packaged_from_the_run_is_not_signed(desk, changed, said):
+    write_artifact(desk.root / "artifact", desk.run, **changed)
+    with pytest.raises(RefusedError, match=said):
+        desk.sign(artifact=desk.root / "artifact")
+    assert not desk.out.exists()
+
+
+def test_a_folder_without_an_artifact_in_it_is_bad_input_at_signing(desk):
+    (desk.root / "artifact").mkdir()
+    with pytest.raises(InputError, match="package"):
+        desk.sign(artifact=desk.root / "artifact")
 
 
 def test_a_comparison_stands_in_the_checks_and_in_neither_list(tmp_path):
