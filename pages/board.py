@@ -22,3 +22,6 @@ parts_jobs.audit_buttons(here)
 parts_board.facts(run)
 parts_board.decision(run)
 parts_board.all_checks(here, run)
+
+st.header("Trend", help="One check over all runs so far, with the limit that each run was held to.", anchor=False)
+parts_board.trend_of_a_check(here, run)

@@ -11,15 +11,15 @@ import pandas as pd
 import streamlit as st
 
 from auditlib.runs.folder import Run, checks_of_all_runs
+from auditlib.views import trend
 from auditlib.views.summary import headline
-from auditlib.views.text import in_markdown, safe
+from auditlib.views.text import in_markdown, plural, safe
 from auditlib.views.worst import worst
 from auditlib.web import address, disk, parts_jobs, state
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.exports import downloads
 from auditlib.web.text import BADGES, MARKS, check_row, short
 
-_TREND = 30
 _STATUS = {"all": None, "failed": ("failed",), "not measured": ("not measured",), "passed": ("passed",)}
 _DECISION = {"allowed": ("green", ":material/check:"), "blocked": ("red", ":material/block:")}
 
@@ -70,7 +70,8 @@ def all_checks(here: state.Selection, run: Run) -> None:
     """Every check of the run with the values that earlier runs of any revision had for it."""
     chosen = st.segmented_control("Show", list(_STATUS), default="all", required=True, key="show")
     kept = _STATUS[chosen or "all"]
-    trends = _trends(here.places.runs, disk.stamp(here.places.runs))
+    earlier, snapshot = _measured(here), str(run.manifest["snapshot"]["digest"])
+    trends = trend.small_lines(earlier, snapshot)
     rows = [
         check_row(audit, check) | {"earlier runs": trends.get((audit, check["name"]), [])}
         for audit, result in run.report["audits"].items()
@@ -83,11 +84,28 @@ def all_checks(here: state.Selection, run: Run) -> None:
     # What failed or is missing comes first, in the order of the audits.
     rows.sort(key=lambda row: row["status"] not in (MARKS["failed"], MARKS["not measured"]))
     frame = pd.DataFrame(rows)
-    column = st.column_config.LineChartColumn(help="Values of this check over all runs so far, oldest first.")
+    column = st.column_config.BarChartColumn(
+        help="Values of this check over all runs on the same snapshot so far, oldest first."
+    )
     st.dataframe(
         frame, key="checks", hide_index=True, column_config={"earlier runs": column}, alt="Every check of the run"
     )
     downloads(frame.drop(columns="earlier runs"), f"{run.id}-checks", "checks")
+
+
+def trend_of_a_check(here: state.Selection, run: Run) -> None:
+    """One check over all runs of all revisions, with its limit; which check stands in the address."""
+    options = {f"{audit}: {check['name']}": (audit, check["name"]) for audit, check in _by_urgency(run)}
+    chosen = address.choose(st.container(), "check", "Check", list(options), shown=lambda name: safe(name, 120))
+    if chosen is None:
+        st.text("The run made no check.")
+        return
+    earlier, snapshot = _measured(here), str(run.manifest["snapshot"]["digest"])
+    found = trend.of_check(earlier, *options[chosen])
+    st.plotly_chart(trend.over_runs(found, snapshot, chosen), key="trend")
+    others = trend.elsewhere(found, snapshot)
+    if others:
+        st.caption(f"{plural(others, 'run')} on another snapshot: hollow marks, measured on other sessions.")
 
 
 def _sentence(run: Run) -> str:
@@ -129,18 +147,24 @@ def _card_links(here: state.Selection, entry: Entry) -> None:
     row.page_link("pages/verdict.py", label="Verdict", icon=":material/verified:", query_params=state.link(there))
 
 
+def _by_urgency(run: Run) -> list[tuple[str, Mapping[str, Any]]]:
+    """Checks of the run, what failed or is missing first: that is whose past one wants to see."""
+    found = [(audit, check) for audit, result in run.report["audits"].items() for check in result["checks"]]
+    return sorted(found, key=lambda pair: pair[1]["status"] == "passed" or bool(pair[1].get("comparison")))
+
+
+def _measured(here: state.Selection) -> pd.DataFrame:
+    """Every check of every run that the board knows."""
+    names = tuple(sorted(run.id for entry in here.entries for run in entry.runs))
+    return _all_checks(here.places.runs, names)
+
+
 def _proposed(said: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Decoding settings that were proposed for release, with the answer for each."""
     return [(f"decoding, {name}", said["decoding"][name]) for name in said.get("proposed", said["decoding"])]
 
 
-@st.cache_data(max_entries=32, show_spinner=False)
-def _trends(runs: Path, version: disk.Stamp) -> dict[tuple[str, str], list[float]]:  # noqa: ARG001  key of the cache
-    """Values of each check over all runs, oldest first, the newest thirty."""
-    table = checks_of_all_runs(runs)
-    if table.empty:
-        return {}
-    known = table.dropna(subset="value")
-    found = {key: rows["value"].tolist()[-_TREND:] for key, rows in known.groupby(["audit", "name"])}
-    # One value is no trend.
-    return {key: values for key, values in found.items() if len(values) > 1}
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _all_checks(runs: Path, version: tuple[str, ...]) -> pd.DataFrame:  # noqa: ARG001  key of the cache
+    # Runs never change: their names say which are in the table.
+    return checks_of_all_runs(runs)
