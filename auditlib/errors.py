@@ -66,6 +66,18 @@ class RequestRefusedError(InputError):
         self.code = code
 
 
+class EngineFailedError(PrefixgateError):
+    """A serving engine cannot answer any more; another path must."""
+
+
+class RequestFailedError(PrefixgateError):
+    """A request that neither the artifact nor its fallback could answer; `code` says why in a word or two."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
 class KeyFileError(InputError):
     """A key or trust file that cannot be read or used."""
 
