@@ -105,7 +105,9 @@ class Traffic:
         old = places if stage == SHADOW else places[self.place[first:last] >= SHARES[stage]]
         both = [self._arm(new, NEW, stage), self._arm(old, FALLBACK, stage)]
         rows = LiveRows(
-            *(np.concatenate([getattr(one, name) for one in both]) for name in COLUMNS), both[0].stages, both[0].artifacts
+            *(np.concatenate([getattr(one, name) for one in both]) for name in COLUMNS),
+            both[0].stages,
+            both[0].artifacts,
         )
         return rows.take(np.argsort(rows.end, kind="stable"))
 
@@ -117,7 +119,9 @@ class Traffic:
         due = [np.flatnonzero(places >= wrong)[:1] for wrong in self.wrong] if arm == NEW else []
         for found in due:
             margin[found], error[found] = 1.0, False
-        self.wrong = np.array([w for w, found in zip(self.wrong, due, strict=True) if not len(found)]) if due else self.wrong
+        self.wrong = (
+            np.array([w for w, found in zip(self.wrong, due, strict=True) if not len(found)]) if due else self.wrong
+        )
         return LiveRows(
             request=places,
             session=self.session[places],
@@ -155,10 +159,12 @@ def simulate(case: Case, seed: int, plan: Plan, every: int) -> Outcome:
         if naive is None and naive_alarm(plan, evidence):
             naive = last
         standing = followed(standing, decision, evidence, int(traffic.arrival[last - 1]))
-        if standing.paused or standing.state in (ROLLED_BACK, RELEASED):
+        if standing.paused or standing.state == ROLLED_BACK:
             end = "paused" if standing.paused else standing.state
             return Outcome(case.name, seed, end, last, stage_of(pieces), naive)
-    return Outcome(case.name, seed, "held", REQUESTS, standing.state, naive)
+    # a released artifact goes on being watched up to the last request
+    end = RELEASED if standing.state == RELEASED else "held"
+    return Outcome(case.name, seed, end, REQUESTS, standing.state, naive)
 
 
 def followed(standing: Standing, decision: Decision, evidence: LiveEvidence, now: int) -> Standing:
@@ -183,20 +189,21 @@ def joined(pieces: Sequence[LiveRows]) -> LiveRows:
 
 
 def naive_alarm(plan: Plan, evidence: LiveEvidence) -> bool:
-    """Whether a one-sided two-proportion z-test (pooled variance) is significant at the plan's alpha on any rate.
+    """Whether a one-sided test of the same coins, meant for one look, is significant on any rate.
 
-    Alpha is split over the three rates, as it would be by somebody careful who looks once.
+    The count of the new arm's bad units against its binomial mean, summed over the stages (normal approximation); alpha
+    is split over the three rates, as it would be by somebody careful.
     """
     cut = {0.05: 2.1280}[plan.alpha]  # normal quantile of 1 - 0.05 / 3
     for rate in ("invalid", "error", "slow"):
-        stages = [evidence.stages[stage.name] for stage in plan.stages if rate != "slow" or stage.name != SHADOW]
-        bad = [sum(getattr(getattr(stage, arm), rate) for stage in stages) for arm in ("new", "fallback")]
-        units = [sum(getattr(stage, arm).units for stage in stages) for arm in ("new", "fallback")]
-        if min(units) == 0 or sum(bad) == 0:
-            continue
-        pooled = sum(bad) / sum(units)
-        spread = math.sqrt(pooled * (1 - pooled) * (1 / units[0] + 1 / units[1]))
-        if spread > 0 and (bad[0] / units[0] - bad[1] / units[1]) / spread > cut:
+        excess = spread = 0.0
+        for stage in plan.stages:
+            if rate != "slow" or stage.name != SHADOW:
+                counts = evidence.stages[stage.name]
+                new, both = getattr(counts.new, rate), getattr(counts.new, rate) + getattr(counts.fallback, rate)
+                excess += new - both * stage.share
+                spread += both * stage.share * (1 - stage.share)
+        if spread > 0 and excess / math.sqrt(spread) > cut:
             return True
     return False
 
@@ -259,7 +266,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     plan, started = parse_plan(PLAN), time.process_time()
-    outcomes = {case.name: [simulate(case, seed, plan, options.every) for seed in range(options.seeds)] for case in CASES}
+    outcomes = {
+        case.name: [simulate(case, seed, plan, options.every) for seed in range(options.seeds)] for case in CASES
+    }
     lines = [summary(found) for found in outcomes.values()]
     print(f"{REQUESTS:,} requests, {options.seeds} seeds a case, looked at every {options.every} requests\n")
     print(markdown(lines))

@@ -148,6 +148,10 @@ def _lacking(plan: Plan, standing: Standing, evidence: LiveEvidence, needed: tup
         return
     if evidence.newest is None or evidence.now - evidence.newest > plan.whole.stale_seconds * _SECOND:
         yield f"no row is newer than {plan.whole.stale_seconds:g} seconds"
+    if evidence.unfinished:
+        yield f"{evidence.unfinished:,} file(s) of the log are not written to their end"
+    if standing.state == RELEASED:
+        return
     counts = evidence.stages[standing.state]
     for name, share, most in _shares(plan, counts, evidence):
         if not share <= most:

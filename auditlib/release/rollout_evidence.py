@@ -68,6 +68,7 @@ class LiveEvidence:
     stages: Mapping[str, StageCounts]
     faults: Mapping[str, int]
     unread: int
+    unfinished: int
     notes: Mapping[str, int]
     shadow_slow_us: int | None
 
@@ -91,6 +92,7 @@ def gather(rows: LiveRows, plan: Plan, standing: Standing, now: int) -> LiveEvid
         stages=stages,
         faults=dict(sound.faults),
         unread=sum(rows.unread.values()),
+        unfinished=rows.unfinished,
         notes=sound.notes,
         shadow_slow_us=_percentile(sound, plan.names.index(SHADOW)),
     )
@@ -103,7 +105,8 @@ def read_evidence(document: Mapping[str, Any]) -> LiveEvidence:
         arms = {arm: _counts(ArmCounts, stage[arm]) for arm in ("new", "fallback")}
         stages[name] = _counts(StageCounts, {**stage, **arms})
     evidence = LiveEvidence(**{**document, "stages": stages})
-    for value in (evidence.now, evidence.rows, evidence.unread, *evidence.faults.values(), *evidence.notes.values()):
+    counted = (evidence.now, evidence.rows, evidence.unread, evidence.unfinished)
+    for value in (*counted, *evidence.faults.values(), *evidence.notes.values()):
         _require_count(value)
     for optional in (evidence.newest, evidence.shadow_slow_us):
         if optional is not None:

@@ -177,6 +177,6 @@ _DEFAULTS: dict[str, tuple[Any, Callable[[Any], bool], str]] = {
     "alpha": (0.05, lambda v: _share(v) and v <= 0.5, "a number above 0, at most 0.5"),
     "ratio": (1.0, lambda v: _number(v) and 1 <= v <= 10, "a number from 1 to 10"),
     "detect_ratio": (2.0, lambda v: _number(v) and 1 < v <= 100, "a number above 1, at most 100"),
-    "detect_rate": (0.005, _share, "a number between 0 and 1"),
+    "detect_rate": (0.01, _share, "a number between 0 and 1"),
     "assignment": ("session", lambda v: v in ("session", "request"), '"session" or "request"'),
 }

@@ -23,7 +23,7 @@ class LiveRows:
     since 1970. `whole`: nothing is missing that the log must say of such a row. `fell_back`: another path than the
     artifact's own answered. `compared`: held against the full prefix path, and `differs`: the events were not the same;
     `margin` (logits, NaN unknown) is the full path's at the first differing step. `unread` counts rows that are no rows
-    of the log at all, by reason.
+    of the log at all, by reason; `unfinished` counts files that somebody has not written to their end.
     """
 
     request: NDArray[np.int64]
@@ -45,6 +45,7 @@ class LiveRows:
     stages: tuple[str, ...] = ()
     artifacts: tuple[str, ...] = ()
     unread: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    unfinished: int = 0
 
     @property
     def count(self) -> int:
