@@ -1,0 +1,128 @@
+"""No row is lost to a kill, none is there twice, and half a line is counted, not believed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from auditlib.errors import InputError
+from auditlib.serving.arms import Arms, Stage, takes_new
+from auditlib.serving.request_log import RequestLog
+from auditlib.serving.routes import Label
+from auditlib.serving.service import Service
+from tests.serving.rows import a_row
+from tests.serving.test_serving_engine import requests_for, toy
+
+ROOT = Path(__file__).parents[2]
+
+
+def kept(folder: Path) -> list[str]:
+    return sorted(
+        name for part in folder.glob("part-*.parquet") for name in pq.read_table(part)["request_id"].to_pylist()
+    )
+
+
+def test_rows_come_back_in_parts_and_no_journal_stays(tmp_path):
+    with RequestLog(tmp_path, rows_a_part=10) as log:
+        for number in range(25):
+            log.keep(a_row(number))
+        assert len(kept(tmp_path)) == 20
+    assert kept(tmp_path) == sorted(f"r{number}" for number in range(25))
+    assert not list(tmp_path.glob("journal-*"))
+
+
+def test_two_writers_share_a_folder_and_neither_takes_the_others_journal(tmp_path):
+    with RequestLog(tmp_path) as one, RequestLog(tmp_path) as other:
+        one.keep(a_row(1))
+        other.keep(a_row(2))
+        assert other.recovered.rows == 0
+    assert kept(tmp_path) == ["r1", "r2"]
+
+
+def test_what_a_killed_writer_left_is_saved(tmp_path):
+    script = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom tests.serving.rows import a_row\n"
+        "from auditlib.serving.request_log import RequestLog\n"
+        "log = RequestLog(Path(sys.argv[1]))\n"
+        "[log.keep(a_row(number)) for number in range(7)]\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    paths = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run([sys.executable, "-c", script, tmp_path], cwd=ROOT, env=paths, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    with RequestLog(tmp_path) as log:
+        assert (log.recovered.rows, log.recovered.broken) == (7, 0)
+    assert kept(tmp_path) == [f"r{number}" for number in range(7)]
+
+
+@pytest.mark.parametrize("torn", [b'{"request_id": "r9", "arr', b"[]\n", b"\xff\xfe\n", b'{"other": 1}\n'])
+def test_half_a_line_is_counted_and_not_believed(tmp_path, torn):
+    lines = [json.dumps(asdict(a_row(number))).encode() + b"\n" for number in range(3)]
+    (tmp_path / "journal-1-abandoned.jsonl").write_bytes(b"".join(lines) + torn)
+    with RequestLog(tmp_path) as log:
+        assert (log.recovered.rows, log.recovered.broken) == (3, 1)
+    assert kept(tmp_path) == ["r0", "r1", "r2"]
+
+
+def test_a_kill_between_part_and_journal_leaves_no_row_twice(tmp_path, monkeypatch):
+    log = RequestLog(tmp_path)
+    for number in range(3):
+        log.keep(a_row(number))
+    journal = next(tmp_path.glob("journal-*"))
+    content = journal.read_bytes()
+    log.close()
+    journal.write_bytes(content)  # as if the process had died before it removed the journal
+    RequestLog(tmp_path).close()
+    assert kept(tmp_path) == ["r0", "r1", "r2"]
+
+
+STAGES = {
+    "shadow": Stage("shadow", 0.0, shadow=True),
+    "canary 25": Stage("canary 25", 0.25),
+    "released": Stage("r", 1.0),
+}
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_each_request_is_answered_by_its_arm_and_rows_say_which(name):
+    stage, rows = STAGES[name], []
+    served = toy(queue=500)
+    requests = [one.request for one in requests_for(served, 80)]
+
+    async def run():
+        new = Service(served, keep=rows.append, label=Label("new", name))
+        old = Service(served, keep=rows.append, label=Label("fallback", name))
+        async with Arms(new, old, stage) as arms:
+            await asyncio.gather(*(arms.answer(request) for request in requests))
+
+    asyncio.run(run())
+    by_arm = {arm: {row.request_id for row in rows if row.arm == arm} for arm in ("new", "fallback")}
+    everyone = {request.request_id for request in requests}
+    if stage.shadow:
+        assert by_arm == {"new": everyone, "fallback": everyone}
+    else:
+        assert by_arm["new"] == {name for name in everyone if takes_new(name, stage.share)}
+        assert by_arm["fallback"] == everyone - by_arm["new"]
+
+
+def test_shares_are_kept_on_the_whole_and_grow_into_each_other():
+    names = [f"request {number}" for number in range(4000)]
+    chosen = {share: {name for name in names if takes_new(name, share)} for share in (0.05, 0.25, 0.5)}
+    for share, found in chosen.items():
+        assert abs(len(found) / 4000 - share) < 0.03
+    assert chosen[0.05] < chosen[0.25] < chosen[0.5]
+
+
+@pytest.mark.parametrize(("share", "shadow"), [(-0.1, False), (1.5, False), (0.5, True), (float("nan"), False)])
+def test_a_stage_that_makes_no_sense_is_refused(share, shadow):
+    with pytest.raises(InputError, match="share"):
+        Stage("s", share, shadow)
