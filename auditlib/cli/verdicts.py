@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import getpass
-import os
 import re
 from datetime import timedelta
 from pathlib import Path
 
 from auditlib.cli.output import add_json_option, emit, say
+from auditlib.cli.passphrase import add_passphrase, passphrase
 from auditlib.errors import InputError
 from auditlib.release.bundles import write_bundles
 from auditlib.release.signing import new_key
@@ -28,7 +27,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     new.add_argument("--out", type=Path, required=True, metavar="K.pem")
     new.add_argument("--person", required=True, metavar="NAME")
     new.add_argument("--trust", type=Path, metavar="trust.json", help="trust file to add the public key to")
-    _add_passphrase(new)
+    add_passphrase(new)
     new.set_defaults(run=_new_key)
     sign = verbs.add_parser("sign", help="sign the verdict of a run")
     sign.add_argument("--run", type=Path, required=True, metavar="R", dest="run_folder")
@@ -44,7 +43,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     sign.add_argument("--previous", type=Path, metavar="FILE", help="the verdict that this one follows")
     sign.add_argument("--ledger", type=Path, metavar="FILE", help="list of verdicts that this one is added to")
     sign.add_argument("--bundles", type=Path, metavar="FOLDER", help="also write one Sigstore bundle a reviewer there")
-    _add_passphrase(sign)
+    add_passphrase(sign)
     sign.set_defaults(run=_sign)
     verify = verbs.add_parser("verify", help="verify a verdict against a trust file")
     verify.add_argument("verdict", type=Path, metavar="verdict.dsse.json")
@@ -71,28 +70,9 @@ def max_age(text: str | None) -> timedelta | None:
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-def _add_passphrase(parser: argparse.ArgumentParser) -> None:
-    """Options of a verb that opens a key."""
-    parser.add_argument("--passphrase-env", metavar="VAR", help="environment variable that holds the passphrase")
-    add_json_option(parser)
-
-
-def _passphrase(options: argparse.Namespace, *, new: bool = False) -> bytes:
-    """The key's passphrase from the named variable, else asked for on the terminal."""
-    if options.passphrase_env is not None:
-        text = os.environ.get(options.passphrase_env)
-        if not text:
-            raise InputError(f"--passphrase-env: the variable {options.passphrase_env} is not set or empty")
-        return text.encode()
-    first = getpass.getpass("passphrase: ")
-    if new and getpass.getpass("once more: ") != first:
-        raise InputError("the two passphrases differ; nothing was written")
-    return first.encode()
-
-
 def _new_key(options: argparse.Namespace) -> int:
     """Make a key pair; the public half goes into the trust file."""
-    keyid = new_key(options.out, options.person, _passphrase(options, new=True), options.trust)
+    keyid = new_key(options.out, options.person, passphrase(options, new=True), options.trust)
     where = f"; its public half is in {options.trust}" if options.trust else "; hand its public half out with --trust"
     say(options, f"{options.out}: encrypted key of {options.person}, id {keyid}{where}")
     emit(options, {"format": 1, "key": str(options.out), "keyid": keyid, "person": options.person})
@@ -108,7 +88,7 @@ def _sign(options: argparse.Namespace) -> int:
         run.report,
         run.manifest,
         options.key,
-        _passphrase(options),
+        passphrase(options),
         options.decision,
         options.comment,
         options.out,
