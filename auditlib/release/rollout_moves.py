@@ -23,6 +23,9 @@ from auditlib.release.rollout_standing import FALLBACK_ONLY, REPLAYED, ROLLED_BA
 from auditlib.release.rollout_transition import Kind, Subject, Transition
 from auditlib.release.trust import Trust
 
+ByHand = Literal["pause", "resume", "roll back"]
+"""Moves that a person makes."""
+
 
 class LogLike(Protocol):
     """A live log as read: its rows, and the files that they came from."""
@@ -113,7 +116,7 @@ def open_on(path: Path, signer: Signer, documents: Sequence[Document], now: date
 
 
 def by_hand(
-    path: Path, signer: Signer, kind: Literal["pause", "resume", "roll back"], comment: str,
+    path: Path, signer: Signer, kind: ByHand, comment: str,
     log: LogLike | None = None, now: datetime | None = None,
 ) -> Chain:  # fmt: skip
     """A person's move, with their reason. Resuming with a log accepts the faults that it shows now, and no more."""

@@ -1,0 +1,77 @@
+"""Whether what is served is what the verdict names: after a release, and as often as somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from auditlib.errors import InputError
+from auditlib.release.documents import read_object
+from auditlib.release.moments import stamp
+from auditlib.release.refusals import RefusedError
+from auditlib.release.rollout_chain import Chain
+from auditlib.release.rollout_moves import Document
+from auditlib.release.rollout_plan import RELEASED
+from auditlib.release.rollout_rows import NEW, LiveRows
+from auditlib.release.subjects import ARTIFACT
+from auditlib.release.verdict import verify_verdict
+
+_SECOND = 1_000_000
+
+
+def require_verdict(path: Path, trust: Path, artifact: str) -> Document:
+    """The verdict as a document to move on; RefusedError unless it holds, says yes, and names the artifact."""
+    verified = verify_verdict(path, trust)
+    if f"sha256:{verified.statement.subjects.get(f'{ARTIFACT}artifact.json')}" != artifact:
+        raise RefusedError("wrong artifact", "the verdict names another artifact than the rollout, or none")
+    if not verified.says_yes:
+        raise RefusedError("wrong artifact", "the verdict is about this artifact and says no; nothing is served on it")
+    return Document("verdict", verified.statement.digest)
+
+
+def what_is_wrong(chain: Chain, rows: LiveRows, health: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """Everything about the rows since the release that is not as the chain says; nothing when all is well.
+
+    `rows` are those of the live log, `health` what the service says of itself.
+    """
+    if chain.standing.state != RELEASED:
+        yield f"the rollout is at {chain.standing.state}, it was not released"
+        return
+    released = chain.standing.entered[RELEASED]
+    since = rows.take(rows.arrival > released + chain.plan.whole.late_seconds * _SECOND)
+    if since.count == 0:
+        yield f"no row is newer than the release of {stamp(chain.moves[-1].time)}: what is served was not seen"
+    yield from _artifacts(chain, since)
+    named = [name == RELEASED for name in since.stages]
+    elsewhere = int(sum(not named[stage] for stage in since.stage))
+    if elsewhere:
+        yield f"{elsewhere:,} row(s) since the release say that they belong to another stage"
+    if health is not None and health.get("artifact") != chain.standing.artifact:
+        yield "the service says of itself that it serves another artifact, or does not say which"
+
+
+def read_health(path: Path) -> Mapping[str, Any]:
+    """What a service's health address answered, saved to a file; InputError when that is no JSON object."""
+    try:
+        return read_object(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: it cannot be read: {error.strerror}; save what /health answers there") from error
+    except ValueError as error:
+        raise InputError(f"{path}: {error}; save what /health answers there") from error
+
+
+def _artifacts(chain: Chain, since: LiveRows) -> Iterator[str]:
+    for number, name in enumerate(since.artifacts):
+        here = since.artifact == number
+        own = name == chain.standing.artifact
+        count = int((here & ~since.fell_back).sum())
+        if count and not own:
+            known = "the fallback" if name == chain.standing.fallback else "an unknown artifact"
+            yield f"{count:,} row(s) since the release were answered by {known}, {name[:19]}…, without a reason"
+        back = int((here & since.fell_back).sum())
+        if back:
+            yield f"{back:,} request(s) since the release had to be answered by another path ({name[:19]}…)"
+    old_arm = int((since.arm != NEW).sum())
+    if old_arm:
+        yield f"{old_arm:,} row(s) since the release are of the fallback arm"
