@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
@@ -68,8 +69,7 @@ class Service:
         self._routes = list(self._make_routes())
         self._exact = Worker(partial(Engine, served, cached=False), step_timeout=timeout)
         self._comparing: set[asyncio.Task[None]] = set()
-        self.calls = 0
-        """Requests that wait for their answer."""
+        self._under_way: set[str] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -83,6 +83,11 @@ class Service:
     def waiting(self) -> int:
         """Requests in the queue, and not yet in a batch."""
         return sum(route.worker.waiting for route in self._routes)
+
+    @property
+    def calls(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._under_way)
 
     @property
     def engines(self) -> list[Engine]:
@@ -113,10 +118,9 @@ class Service:
         RequestFailedError when no path gave an answer that holds.
         """
         arrival = self._clock.now()
-        self.calls += 1
         try:
-            encoded = self._admitted(request)
-            given = await self._first_that_holds(encoded)
+            with self._admitted(request) as encoded:
+                given = await self._first_that_holds(encoded)
         except (RequestRefusedError, RequestFailedError) as problem:
             counted = self.counts.refused if isinstance(problem, RequestRefusedError) else self.counts.failed
             counted[problem.code] += 1
@@ -125,8 +129,6 @@ class Service:
         except asyncio.CancelledError:
             self._log(self._rows.unanswered(request, arrival, "caller left"))
             raise
-        finally:
-            self.calls -= 1
         self._count(given)
         if self._is_compared(request) and self._exact.calls <= self.served.bounds.queue:
             task = asyncio.create_task(self._log_compared(encoded, given, arrival))
@@ -153,11 +155,19 @@ class Service:
     def _worker(self, served: Served, *, cached: bool | None) -> Worker:
         return Worker(partial(Engine, served, cached=cached), step_timeout=self._timeout)
 
-    def _admitted(self, request: Request) -> Encoded:
+    @contextmanager
+    def _admitted(self, request: Request) -> Iterator[Encoded]:
+        """The request in ids, counted as under way meanwhile; RequestRefusedError when it cannot be."""
         encoded = encode(request, self.served)
-        if self.calls > self.served.bounds.slots + self.served.bounds.queue:
-            raise RequestRefusedError("busy", f"{self.calls - 1} requests are under way; try again in a moment")
-        return encoded
+        if request.request_id in self._under_way:
+            raise RequestRefusedError("duplicate", "a request of this id is under way; ask under an id of its own")
+        if self.calls >= self.served.bounds.slots + self.served.bounds.queue:
+            raise RequestRefusedError("busy", f"{self.calls} requests are under way already; try again in a moment")
+        self._under_way.add(request.request_id)
+        try:
+            yield encoded
+        finally:
+            self._under_way.remove(request.request_id)
 
     async def _first_that_holds(self, encoded: Encoded) -> Given:
         reasons: list[str] = []

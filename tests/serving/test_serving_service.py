@@ -190,6 +190,14 @@ def test_a_full_queue_says_busy_at_once_and_nobody_else_suffers():
     assert sum(row.error is None for row in rows) == 5
 
 
+def test_a_second_request_of_one_id_is_refused_while_the_first_is_under_way():
+    served = toy()
+    answers, rows, _, _ = ask_all(lambda keep: Service(served, keep=keep), [Request("s", ("c",), {}, None, "r")] * 2)
+    assert answers[0].request_id == "r"
+    assert answers[1].code == "duplicate"
+    assert [row.error for row in rows] == ["duplicate", None]
+
+
 def test_a_caller_who_leaves_gets_a_row_and_frees_the_slot():
     served = toy(slots=1)
     rows = []
