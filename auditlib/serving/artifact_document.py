@@ -97,7 +97,9 @@ def _read(cls: type[Document], top: Entry) -> Document:
     for key in ("report", "policy", "snapshot"):
         _digest(parts[key])
     for key in ("revision", "event_map", "event_order", "code"):
-        named = parts[key].members(("name" if key == "revision" else "version", "digest"))
+        name = "name" if key == "revision" else "version"
+        named = parts[key].members((name, "digest"))
+        named[name].text()
         _digest(named["digest"])
     decoding = parts["decoding"].members(("asked", "served", "settings"))
     settings = _settings(decoding["settings"])

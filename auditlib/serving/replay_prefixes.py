@@ -66,7 +66,7 @@ def choose_prefixes(
             break
         taken.setdefault((id(one.attributes), one.row), one)
     everyday = min(longest, max([_EVERYDAY, *(2 * len(one.row) for one in known)]))
-    for one in _made_up(order.event_map.start, rules, everyday, _TRIES * max(0, least - len(taken))):
+    for one in _made_up(order.event_map.start, seen, rules, everyday, _TRIES * max(0, least - len(taken))):
         if len(taken) >= least:
             break
         taken.setdefault((id(one.attributes), one.row), one)
@@ -139,11 +139,14 @@ def _edges(start: int, seen: Mapping[Row, int], rules: Sequence[_Rules], longest
             yield found
 
 
-def _made_up(start: int, rules: Sequence[_Rules], longest: int, tries: int) -> Iterator[Chosen]:
+def _made_up(
+    start: int, seen: Mapping[Row, int], rules: Sequence[_Rules], longest: int, tries: int
+) -> Iterator[Chosen]:
     walks = [_Walk(one.automaton, longest) for one in rules] if tries else []
     for number in range(tries):
         one, walk = rules[number % len(rules)], walks[number % len(rules)]
-        found = one.chosen(walk.row(start, 1 + number // len(rules) % longest, f"made up {number}"), 0)
+        row = walk.row(start, 1 + number // len(rules) % longest, f"made up {number}")
+        found = one.chosen(row, seen.get(row, 0))
         if found is not None:
             yield found
 
