@@ -181,9 +181,7 @@ def _needed(plan: Plan, standing: Standing, evidence: LiveEvidence) -> Iterator[
     counts = evidence.stages[open_stage.name]
     yield Need("whole rows of the new arm", counts.new.whole, open_stage.requests)
     yield Need("whole rows of the fallback arm", counts.fallback.whole, open_stage.requests)
-    # in the shadow stage every new answer is compared, later as many as the plan says
-    least = counts.new.whole - counts.new.error_requests if open_stage.name == SHADOW else 0
-    yield Need("answers compared with the full prefix path", counts.compared, max(least, open_stage.compared))
+    yield Need("answers compared with the full prefix path", counts.compared, open_stage.compared)
     if open_stage == plan.stages[-1]:
         yield from _power(plan, open_stage, evidence)
 

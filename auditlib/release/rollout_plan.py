@@ -53,7 +53,7 @@ class Plan:
 
     Before "released" the rows must be enough to notice, in nine of ten cases, a rate of `detect_ratio` times the
     fallback's, or times `detect_rate` where the fallback's is lower. `assignment`: what is assigned to an arm at
-    random, "session" or "request". `limits`: rates of requests ("invalid", "error") that the new arm may not exceed.
+    random, "request" or "session". `limits`: rates of requests ("invalid", "error") that the new arm may not exceed.
     """
 
     stages: tuple[Stage, ...]
@@ -178,5 +178,5 @@ _DEFAULTS: dict[str, tuple[Any, Callable[[Any], bool], str]] = {
     "ratio": (1.0, lambda v: _number(v) and 1 <= v <= 10, "a number from 1 to 10"),
     "detect_ratio": (2.0, lambda v: _number(v) and 1 < v <= 100, "a number above 1, at most 100"),
     "detect_rate": (0.01, _share, "a number between 0 and 1"),
-    "assignment": ("session", lambda v: v in ("session", "request"), '"session" or "request"'),
+    "assignment": ("request", lambda v: v in ("session", "request"), '"session" or "request"'),
 }

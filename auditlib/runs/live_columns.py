@@ -83,7 +83,7 @@ def _lacking(table: pa.Table) -> list[tuple[str, _Flags]]:
     found += [(f"{name}: negative", _number(table[name]) < 0) for name in ("prefix_length", "output_length")]
     stops = np.logical_or.reduce([_equal(table["stop"], word) for word in _STOPS])
     found += [
-        ("batch_size: below 1", _number(table["batch_size"]) < 1),
+        ("batch_size: too small", _number(table["batch_size"]) < np.where(answered, 1, 0)),
         ("times out of order", _disordered(table)),
         ("stop: unknown", _there(table["stop"]) & ~stops),
         ("rule: missing", answered & _false(table["valid"]) & ~_there(table["rule"])),

@@ -23,7 +23,9 @@ from auditlib.sessions.regular import open_regular
 TABLE = "live_log"
 """Name of the table in a DuckDB log."""
 
-_TYPED = pa.schema([pa.field(field.name, field.type) for field in SCHEMA])
+TYPED = pa.schema([pa.field(field.name, field.type) for field in SCHEMA])
+"""The log's columns and types; what may be null is looked at later, row by row."""
+
 _MAGIC = b"PAR1"
 
 
@@ -39,22 +41,22 @@ class Part:
 
 def read_parquet_part(file: Path) -> Part:
     """A Parquet file. LogError when it is whole and yet cannot be read as a live log."""
-    data = _bytes(file)
+    data = bytes_of(file)
     # a writer puts the footer last: without the mark at the end the file is being written, or its writer was killed
     if not (data.startswith(_MAGIC) and data.endswith(_MAGIC) and len(data) > 12):
-        return Part(_TYPED.empty_table(), "", {}, unfinished=1)
+        return Part(TYPED.empty_table(), "", {}, unfinished=1)
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as reader:
             _require_columns(file, reader.schema_arrow.names)
             table = reader.read(columns=SCHEMA.names)
-        return Part(_typed(file, table), _sha256(data), {})
+        return Part(_typed(file, table), sha256_of_bytes(data), {})
     except (pa.ArrowException, OSError, ValueError) as error:
         raise LogError(f"{file.name} is damaged Parquet: {error}; restore it from where it was written") from error
 
 
 def read_csv_part(file: Path) -> Part:
     """A CSV file with a header line. Lines of another width, and values of another type, are counted and left out."""
-    data = _bytes(file)
+    data = bytes_of(file)
     unread: Counter[str] = Counter()
     whole = data[: data.rfind(b"\n") + 1]
     if len(whole) < len(data):
@@ -65,16 +67,16 @@ def read_csv_part(file: Path) -> Part:
     except (pa.ArrowException, ValueError) as error:
         raise LogError(f"{file.name} is no CSV that can be read: {error}; export it again") from error
     columns, broken = {}, pa.array([False] * table.num_rows)
-    for field in _TYPED:
+    for field in TYPED:
         columns[field.name], bad = _column(table[field.name].combine_chunks(), field, unread)
         broken = pa.compute.or_(broken, bad)
-    typed = pa.table(columns, schema=_TYPED).filter(pa.compute.invert(broken))
-    return Part(typed, _sha256(data), dict(unread))
+    typed = pa.table(columns, schema=TYPED).filter(pa.compute.invert(broken))
+    return Part(typed, sha256_of_bytes(data), dict(unread))
 
 
 def read_duckdb_part(file: Path) -> Part:
     """The plain table `live_log` of a DuckDB file, opened like a stranger's: read-only, nothing else within reach."""
-    data = _bytes(file)
+    data = bytes_of(file)
     if data[8:12] != b"DUCK":
         raise LogError(f"{file.name} is not a DuckDB file; give the path of a live log")
     if file.with_name(f"{file.name}.wal").exists():
@@ -86,7 +88,7 @@ def read_duckdb_part(file: Path) -> Part:
             table = connection.execute(f"select {wanted} from log.main.{TABLE} order by rowid").to_arrow_table()  # noqa: S608
     except duckdb.Error as error:
         raise LogError(f"{file.name} cannot be read as a live log: {error}; export it again") from error
-    return Part(_typed(file, table), _sha256(data), {})
+    return Part(_typed(file, table), sha256_of_bytes(data), {})
 
 
 def _locked_down(file: Path) -> duckdb.DuckDBPyConnection:
@@ -121,7 +123,8 @@ def _plain_columns(connection: duckdb.DuckDBPyConnection) -> list[str]:
     return [name for name, _ in found]
 
 
-def _bytes(file: Path) -> bytes:
+def bytes_of(file: Path) -> bytes:
+    """All bytes of a regular file; LogError when there is none to read."""
     try:
         with open_regular(file) as opened:
             return opened.read()
@@ -129,7 +132,8 @@ def _bytes(file: Path) -> bytes:
         raise LogError(f"{file} cannot be opened: {error}; give the path of a live log") from error
 
 
-def _sha256(data: bytes) -> str:
+def sha256_of_bytes(data: bytes) -> str:
+    """`sha256:<hex>` of bytes."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
@@ -142,7 +146,7 @@ def _require_columns(file: Path, names: list[str]) -> None:
 def _typed(file: Path, table: pa.Table) -> pa.Table:
     """Columns in the log's types, where that loses nothing."""
     columns = {}
-    for field in _TYPED:
+    for field in TYPED:
         column = table[field.name]
         if pa.types.is_null(column.type):  # a writer that knew no value of a column may not know its type either
             column = pa.nulls(table.num_rows, field.type)
@@ -154,7 +158,7 @@ def _typed(file: Path, table: pa.Table) -> pa.Table:
             columns[field.name] = column.cast(field.type)
         except pa.ArrowException as error:
             raise LogError(f"{file.name}: column {field.name} does not hold {field.type}: {error}") from error
-    return pa.table(columns, schema=_TYPED)
+    return pa.table(columns, schema=TYPED)
 
 
 def _is_text(kind: pa.DataType) -> bool:

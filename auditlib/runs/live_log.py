@@ -1,4 +1,4 @@
-"""Live logs, read: Parquet (a file, or a folder of parts), CSV or DuckDB, the same rows whichever it is.
+"""Live logs, read: a service's folder, or a file of Parquet, CSV, JSON lines or DuckDB; the same rows whichever it is.
 
 A log is a stranger's file. Only the expected columns are read, each as its one type; what cannot be read is counted by
 reason, and nothing is passed over silently.
@@ -20,6 +20,7 @@ from auditlib.errors import LogError
 from auditlib.release.rollout_rows import LiveRows
 from auditlib.runs.live_columns import to_rows
 from auditlib.runs.live_files import Part, read_csv_part, read_duckdb_part, read_parquet_part
+from auditlib.runs.live_lines import read_lines_part
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class LiveLog:
 def read_live_log(path: Path) -> LiveLog:
     """The log at `path`. LogError when it is missing, of no known kind, or lacks a column.
 
-    A Parquet part that was not written to its end is left out and counted as unfinished, and so is the last line of a
-    CSV without its line end.
+    A Parquet part that was not written to its end is left out and counted as unfinished; a last line that has no line
+    end is left out and counted as unread. The journal of a service, with rows that are in no part yet, is read too.
     """
     unread: Counter[str] = Counter()
     parts: dict[str, Part] = {}
@@ -59,7 +60,8 @@ def read_live_log(path: Path) -> LiveLog:
         unread.update(part.unread)
         unfinished += part.unfinished
         if part.sha256:
-            parts[file.name] = part
+            # a journal becomes the part of its name, with the same rows in front: one name for both
+            parts[file.name.replace(".jsonl", ".parquet").replace("journal-", "part-")] = part
     if not parts:
         raise LogError(f"{path} holds no finished file of a live log; give a Parquet, CSV or DuckDB log")
     rows, lacking = to_rows([part.table for part in parts.values()], unread, unfinished)
@@ -69,12 +71,17 @@ def read_live_log(path: Path) -> LiveLog:
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
         # names with a dot in front are files that a writer has not renamed yet: they are no part of the log so far
-        return sorted(file for file in path.glob("*.parquet") if not file.name.startswith("."))
+        parts = sorted(file for file in path.glob("*.parquet") if not file.name.startswith("."))
+        written = {file.stem.replace("part-", "journal-") for file in parts}
+        # a journal beside its own part was left by a kill between writing the one and removing the other
+        return [*parts, *(file for file in sorted(path.glob("journal-*.jsonl")) if file.stem not in written)]
     return [path]
 
 
 def _read(file: Path) -> Part:
-    readers = {".parquet": read_parquet_part, ".csv": read_csv_part, ".duckdb": read_duckdb_part}
+    readers = {
+        ".parquet": read_parquet_part, ".csv": read_csv_part, ".jsonl": read_lines_part, ".duckdb": read_duckdb_part,
+    }  # fmt: skip
     reader = readers.get(file.suffix)
     if reader is None:
         raise LogError(f"{file} is no live log; its name must end in {', '.join(readers)}, or be a folder of parts")
