@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import json
 import os
 import secrets
 import threading
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -55,10 +57,12 @@ class RequestLog:
         """Write one row down; it survives this process from here on."""
         line = json.dumps(asdict(row), allow_nan=False, separators=(",", ":")).encode() + b"\n"
         with self._lock:
-            self._journal.write(line)  # unbuffered: one line is one write
+            self._write(line)
             self._rows.append(row)
-            if len(self._rows) >= self._most:
-                self._roll()
+            if len(self._rows) % self._most == 0:
+                # The row survives in the journal even when no part can be written; that is tried again later.
+                with suppress(OSError):
+                    self._roll()
 
     def flush(self) -> None:
         """Put all rows into Parquet parts now."""
@@ -83,14 +87,33 @@ class RequestLog:
         aside.rename(path)  # under its own name only once it is locked
         return path, journal
 
+    def _write(self, line: bytes) -> None:
+        """Append a whole line or nothing: half of one, from a full disk, would swallow the next row as well."""
+        end = self._journal.seek(0, os.SEEK_END)
+        try:
+            if self._journal.write(line) < len(line):  # unbuffered: one line is one write
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            self._journal.truncate(end)
+            raise
+
     def _roll(self) -> None:
-        """Turn the journal into a part and begin the next one. The part first: a kill between the two is found out."""
-        old, path = self._journal, self._path
-        _write_part(self.folder, self._rows, path.stem)
-        self._rows = []
-        self._path, self._journal = self._opened()
+        """Turn the journal into a part and begin the next one. The part first: a kill between the two is found out.
+
+        The next journal is there before the part: were it missing afterwards, later rows would go into this journal
+        and take the place of this part.
+        """
+        path, journal = self._opened()
+        try:
+            _write_part(self.folder, self._rows, self._path.stem)
+        except OSError:
+            journal.close()
+            path.unlink(missing_ok=True)
+            raise
+        old, done = self._journal, self._path
+        self._path, self._journal, self._rows = path, journal, []
         old.close()
-        path.unlink()
+        done.unlink(missing_ok=True)
 
 
 def _recover(folder: Path) -> Recovered:

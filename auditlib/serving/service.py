@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from auditlib.serving.served import Served
 from auditlib.serving.worker import Worker
 
 KeepRow = Callable[[LogRow], None]
+_TIMED_OUT = re.compile(r"no answer within|a step took longer")
 
 
 @dataclass(slots=True)
@@ -59,12 +61,16 @@ class Service:
         compare: float = 0.0,
         timeout: float = 30.0,
         clock: Clock | None = None,
+        make_engine: Callable[..., Engine] = Engine,
     ) -> None:
-        """`timeout`: seconds that one path may take for one request, and one step for all."""
+        """`timeout`: seconds that one path may take for one request, and one step for all.
+
+        `make_engine(served, cached=…)` makes each route's engine; a rehearsal gives one that fails.
+        """
         self.served, self.fallback = served, fallback
         self.counts = Counts()
         self._keep, self._compare, self._timeout = keep, compare, timeout
-        self._clock = clock or Clock()
+        self._clock, self._make_engine = clock or Clock(), make_engine
         self._rows = RowMaker(served, label or Label(), self._clock)
         self._routes = list(self._make_routes())
         self._exact = Worker(partial(Engine, served, cached=False), step_timeout=timeout)
@@ -153,7 +159,7 @@ class Service:
             yield Route(self._worker(self.fallback, cached=None), self.fallback, "fallback artifact")
 
     def _worker(self, served: Served, *, cached: bool | None) -> Worker:
-        return Worker(partial(Engine, served, cached=cached), step_timeout=self._timeout)
+        return Worker(partial(self._make_engine, served, cached=cached), step_timeout=self._timeout)
 
     @contextmanager
     def _admitted(self, request: Request) -> Iterator[Encoded]:
@@ -176,10 +182,12 @@ class Service:
             if finished is not None:
                 if route.path == "cached" and not finished.cached:
                     reasons.append("rejected cache")
+                    self.counts.fallbacks["cached: rejected cache"] += 1
                 broken = next((one.removeprefix(BROKEN) for one in reasons if one.startswith(BROKEN)), None)
                 return Given(finished, route, reasons[0] if reasons else None, broken)
         raise RequestFailedError(
-            "no answer", f"{'; '.join(reasons)}; nothing was served for request {encoded.request.request_id[:80]!r}"
+            "time-out" if all(map(_TIMED_OUT.match, reasons)) else "no answer",
+            f"{'; '.join(reasons)}; nothing was served for request {encoded.request.request_id[:80]!r}",
         )
 
     async def _by(self, route: Route, encoded: Encoded, reasons: list[str]) -> Finished | None:
