@@ -3,7 +3,17 @@
 import streamlit as st
 
 from auditlib.views import charts_inspector
-from auditlib.web import inspection, parts, parts_inspector, parts_prefix, revision_facts, shell
+from auditlib.web import (
+    inspection,
+    parts,
+    parts_attention,
+    parts_edit,
+    parts_inspector,
+    parts_prefix,
+    parts_reuse,
+    revision_facts,
+    shell,
+)
 from auditlib.web.text import TERMS
 
 here = shell.enter()
@@ -28,3 +38,12 @@ step = parts_inspector.choose_step(prefix, seen.names)
 st.plotly_chart(charts_inspector.next_events(seen.next_events(step)), key="next-events")
 parts_inspector.append_buttons(prefix, seen.next_events(len(prefix.ids)), mapping)
 parts_inspector.next_table(seen.next_events(step))
+
+st.header("What if", help="Replace, delete or insert one event, and see what the decoder then expects behind it.")
+edited = parts_edit.edit(seen, mapping)
+
+st.header("Whose cache", help=TERMS["cache identity"])
+parts_reuse.reuse(seen, mapping, edited, tolerance)
+
+st.header("Attention", help="Share of its attention that each event gives to each earlier one; each row sums to 100 %.")
+parts_attention.attended(seen)

@@ -72,3 +72,11 @@ class Alterable(Protocol):
 
     def extend_altered(self, events: Tensor, valid: Tensor, cache: Any, alter: Alter | None) -> tuple[Tensor, Any]:
         """As `extend`, with the new keys and values passed through `alter` before they are stored."""
+
+
+@runtime_checkable
+class Attentive(Protocol):
+    """Shows which earlier events each event of a prefix attended to on the full path."""
+
+    def attention(self, events: Tensor) -> Tensor:
+        """Attention weights of one prefix, events int64 [T] → [layers, heads, T, T]; row t sums to 1 over 0 to t."""

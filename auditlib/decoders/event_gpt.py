@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from auditlib.decoders.attention import AttentionOfGpt
 from auditlib.decoders.capabilities import Alter
 from auditlib.decoders.fingerprint import fingerprint
 from auditlib.decoders.gpt_config import EventGptConfig
@@ -28,7 +29,7 @@ _BRANCHES = ("attention output", "feed-forward")
 DTYPES = (torch.float32, torch.bfloat16, torch.float64)
 
 
-class EventGpt:
+class EventGpt(AttentionOfGpt):
     """Contract 1 over an EventTransformer whose weights are never changed here.
 
     Shapes as in `decoders.protocol`. Logits are float32 under float32 and bfloat16, float64 under float64. All

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -17,6 +18,11 @@ from auditlib.web.prefix_choice import Prefix
 
 if TYPE_CHECKING:
     from auditlib.audits.inspection import Inspection
+    from auditlib.audits.inspection_edit import Downstream
+    from auditlib.audits.inspection_reuse import Reuse
+
+Change = tuple[str, int, int | None]
+"""An edit of a prefix: kind, place, id of the new event."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +61,33 @@ def look(here: state.Selection, prefix: Prefix, compiled: CompiledOrder) -> Seen
         st.stop()
 
 
-def _look(here: state.Selection, prefix: Prefix, compiled: CompiledOrder) -> Inspection:
+def edited(here: state.Selection, prefix: Prefix, compiled: CompiledOrder, change: Change) -> Downstream:
+    """What an edit of the prefix changes behind it; PrefixgateError where the decoder cannot read either prefix."""
+    folder, digest = _revision(here)
+    return _edited(folder, digest, prefix.ids, prefix.flags, change, compiled)
+
+
+def reused(here: state.Selection, prefix: Prefix, compiled: CompiledOrder, asked: tuple[int, ...]) -> Reuse:
+    """The prefix's cache offered to a request for `asked`; PrefixgateError where the decoder cannot read either."""
+    folder, digest = _revision(here)
+    return _reused(folder, digest, prefix.ids, asked, compiled)
+
+
+def attention(here: state.Selection, prefix: Prefix) -> np.ndarray | None:
+    """Attention in the prefix, float32 [layers, heads, T, T]; None where the decoder does not offer it."""
+    folder, digest = _revision(here)
+    return _attention(folder, digest, prefix.ids)
+
+
+def _revision(here: state.Selection) -> tuple[Path, str]:
     if here.entry is None or here.entry.folder is None:
         raise IntegrityError("the revision's folder is gone")
-    return _inspected(here.entry.folder, here.entry.digest, prefix.ids, prefix.flags, compiled)
+    return here.entry.folder, here.entry.digest
+
+
+def _look(here: state.Selection, prefix: Prefix, compiled: CompiledOrder) -> Inspection:
+    folder, digest = _revision(here)
+    return _inspected(folder, digest, prefix.ids, prefix.flags, compiled)
 
 
 @st.cache_resource(max_entries=200, show_spinner=False)
@@ -71,6 +100,38 @@ def _inspected(
     automaton = _compiled.automata()[flags]
     allow_code = state.settings().allow_code
     return inspect(decoder(folder, digest, allow_code=allow_code), _compiled.event_map, automaton, ids)
+
+
+@st.cache_resource(max_entries=200, show_spinner=False)
+def _edited(
+    folder: Path,
+    digest: str,
+    ids: tuple[int, ...],
+    flags: tuple[bool, ...],
+    change: Change,
+    _compiled: CompiledOrder,
+) -> Downstream:
+    from auditlib.audits.inspection_edit import Edit, downstream  # noqa: PLC0415
+
+    edit = Edit(*change)  # type: ignore[arg-type]  # a kind that is none is refused there
+    loaded = decoder(folder, digest, allow_code=state.settings().allow_code)
+    return downstream(loaded, _compiled.event_map, _compiled.automata()[flags], ids, edit)
+
+
+@st.cache_resource(max_entries=200, show_spinner=False)
+def _reused(folder: Path, digest: str, ids: tuple[int, ...], asked: tuple[int, ...], _compiled: CompiledOrder) -> Reuse:
+    from auditlib.audits.inspection_reuse import try_reuse  # noqa: PLC0415
+
+    loaded = decoder(folder, digest, allow_code=state.settings().allow_code)
+    return try_reuse(loaded, _compiled.event_map, _compiled.order.digest, ids, asked)
+
+
+@st.cache_resource(max_entries=50, show_spinner=False)
+def _attention(folder: Path, digest: str, ids: tuple[int, ...]) -> np.ndarray | None:
+    from auditlib.audits.inspection_reuse import attention_of  # noqa: PLC0415
+
+    found = attention_of(decoder(folder, digest, allow_code=state.settings().allow_code), ids)
+    return None if found is None else found.numpy()
 
 
 @st.cache_resource(max_entries=2, show_spinner="Loading the decoder")

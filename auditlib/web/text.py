@@ -26,6 +26,7 @@ TERMS = {
     "snapshot": "A frozen, numbered copy of the sessions, split into a training and a held-out side.",
     "order mask": "Takes away, before choosing, every event that the event-order rules forbid next.",
     "upper bound": "One-sided 95 % Clopper–Pearson bound: with so few sequences, the true rate may be up to this.",
+    "cache identity": "A cache belongs to one revision, dtype and exact row of events. For any other it is wrong.",
     "capped": "Stopped by the maximum of new events, not by an end the decoder chose.",
     "event order": "Rules on which event may follow which, compiled into one automaton.",
 }

@@ -1,0 +1,43 @@
+"""What the native decoder attends to: the weights themselves, which its fast attention never forms."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from auditlib.decoders.gpt_config import EventGptConfig
+from auditlib.decoders.gpt_weights import Weights
+from auditlib.decoders.layers import hidden_states
+
+
+class AttentionOfGpt:
+    """The capability `Attentive` for a decoder that has `config` and its weights."""
+
+    config: EventGptConfig
+    _weights: Weights
+
+    def attention(self, events: Tensor) -> Tensor:
+        """Attention of the full path in one prefix, events [T] → [layers, heads, T, T]: row t over events 0 to t."""
+        return attended(self.config, self._weights, events)[0]
+
+
+@torch.no_grad()
+def attended(config: EventGptConfig, weights: Weights, events: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention [layers, heads, T, T] of a prefix [T], and the hidden states [T, W] that it leads to.
+
+    Softmax of scaled products over earlier events (Vaswani et al. 2017, arXiv 1706.03762), in at least float32.
+    """
+    found = []
+    later = torch.ones(len(events), len(events), dtype=torch.bool, device=events.device).triu(1)
+
+    def attend(_: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        real = torch.promote_types(queries.dtype, torch.float32)
+        scores = queries.to(real) @ keys.to(real).transpose(-1, -2) / math.sqrt(queries.shape[-1])
+        shares = scores.masked_fill(later, -math.inf).softmax(-1)
+        found.append(shares[0])
+        return (shares @ values.to(real)).to(values.dtype)
+
+    hidden = hidden_states(config, weights, weights.embed[events][None], slice(0, len(events)), attend)
+    return torch.stack(found), hidden[0]
