@@ -182,7 +182,11 @@ class Engine:
 
 def serve_all(served: Served, requests: Sequence[Encoded], *, cached: bool | None = None) -> dict[str, Finished]:
     """Answers of all requests by request id, decoded together as slots become free, in the order given."""
-    engine = Engine(served, cached=cached)
+    return serve_through(Engine(served, cached=cached), requests)
+
+
+def serve_through(engine: Engine, requests: Sequence[Encoded]) -> dict[str, Finished]:
+    """Answers of all requests by request id, decoded by an engine that nobody else uses."""
     answers: dict[str, Finished] = {}
     waiting = list(requests)
     while waiting or engine.busy:
