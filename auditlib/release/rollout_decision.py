@@ -169,7 +169,8 @@ def _shares(plan: Plan, counts: StageCounts, evidence: LiveEvidence) -> Iterator
     yield "answered by one arm only", _share(counts.unpaired, rows), plan.whole.unmeasured
     yield "told in more than one way", _share(counts.conflicts, rows), plan.whole.unmeasured
     yield "clock jumped back", _share(counts.clock, rows), plan.whole.unmeasured
-    yield "unreadable", _share(evidence.unread, evidence.rows + evidence.unread), plan.whole.unmeasured
+    # nobody knows which arm an unreadable row is of, so at worst all are of the new arm
+    yield "unreadable", _share(evidence.unread, counts.new.requests + evidence.unread), plan.whole.unmeasured
     late = sum(stage.late for stage in evidence.stages.values())
     yield "late, of a stage that was over", _share(late, rows), plan.whole.late
 

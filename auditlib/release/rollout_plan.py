@@ -82,8 +82,9 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """The whole plan, defaults written out."""
-        document = {**asdict(self), "format": 1, "stages": [asdict(stage) for stage in self.stages]}
-        return {**document, "limits": dict(self.limits)}
+        stages = [asdict(stage) for stage in self.stages]
+        del stages[0]["share"]  # that of the shadow stage is no choice
+        return {**asdict(self), "format": 1, "stages": stages, "limits": dict(self.limits)}
 
 
 def read_plan(path: Path) -> Plan:
