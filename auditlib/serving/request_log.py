@@ -89,13 +89,14 @@ class RequestLog:
 
     def _write(self, line: bytes) -> None:
         """Append a whole line or nothing: half of one, from a full disk, would swallow the next row as well."""
-        end = self._journal.seek(0, os.SEEK_END)
+        end, written = self._journal.seek(0, os.SEEK_END), 0
         try:
-            if self._journal.write(line) < len(line):  # unbuffered: one line is one write
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError:
-            self._journal.truncate(end)
-            raise
+            written = self._journal.write(line)  # unbuffered: one line is one write
+        finally:
+            if written < len(line):
+                self._journal.truncate(end)
+        if written < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _roll(self) -> None:
         """Turn the journal into a part and begin the next one. The part first: a kill between the two is found out.

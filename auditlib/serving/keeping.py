@@ -1,0 +1,56 @@
+"""Keeps log rows for services that must go on when the disk does not, and counts what could not be kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from auditlib.serving.log_row import LogRow
+from auditlib.serving.request_log import RequestLog
+from auditlib.serving.tally import Tally
+
+
+class Keeper:
+    """Takes every row of every arm: counts it, then writes it where there is a log. Never raises for a disk."""
+
+    def __init__(self, log: RequestLog | None) -> None:
+        self._log = log
+        self.tally = Tally()
+        self.written = 0
+        self.lost = 0
+        self.failure: str | None = None
+        """Why the newest row could not be written; None when it was, or when there is no log."""
+
+    def keep(self, row: LogRow) -> None:
+        """Count a row and write it down; a row that cannot be written is counted as lost."""
+        self.tally.add(row)
+        if self._log is None:
+            return
+        try:
+            self._log.keep(row)
+        except OSError as problem:
+            self.lost += 1
+            self.failure = f"the request log cannot be written ({problem.strerror or problem})"
+        else:
+            self.written += 1
+            self.failure = None
+
+    def close(self) -> None:
+        """Put what is in the journal into a part. Where that fails the journal stays, and the next start saves it."""
+        if self._log is None:
+            return
+        try:
+            self._log.close()
+        except OSError as problem:
+            self.failure = f"the request log cannot be closed ({problem.strerror or problem}); its journal stays"
+
+    def to_json(self) -> dict[str, Any] | None:
+        """How the log fares, for the health report; None where none is kept."""
+        if self._log is None:
+            return None
+        saved = self._log.recovered
+        return {
+            "rows": self.written,
+            "lost": self.lost,
+            "failure": self.failure,
+            "recovered": {"rows": saved.rows, "broken_lines": saved.broken},
+        }
