@@ -1,8 +1,8 @@
 """Simulated rollouts: how often a planted regression is rolled back, how soon, and how often a sound one is stopped.
 
-`python benchmarks/rollout.py --seeds 200` prints Markdown; `--json FILE` writes the same as JSON. Every look goes through
-the code that decides on real logs. The last column is the habit that it replaces: a fixed-sample test at the same
-nominal level, looked at just as often.
+`python benchmarks/rollout.py --seeds 200` prints Markdown; `--json FILE` writes the same as JSON. Every look goes
+through the code that decides on real logs. The last column is the habit that it replaces: a fixed-sample test at the
+same nominal level, looked at just as often.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Traffic:
         sessions = np.repeat(np.arange(REQUESTS), lengths)[:REQUESTS]
         # a session's requests lie within the next few hundred of others
         self.session = sessions[np.argsort(np.arange(REQUESTS) + draw.uniform(0, 300, REQUESTS))]
-        self.place = draw.random(REQUESTS)[self.session]
+        self.place = draw.random(REQUESTS)
         self.arrival = np.cumsum(draw.exponential(0.05 * SECOND, REQUESTS)).astype(np.int64)
         load = np.exp(0.3 * np.sin(self.arrival / (120 * SECOND)))
         arms = (FALLBACK, NEW)
@@ -253,9 +253,8 @@ def markdown(lines: Sequence[dict[str, Any]]) -> str:
                 (line["naive alarms"], line["naive alarms, 95 % interval"]),
             )
         ]
-        rows.append(
-            f"| {line['case']} | {shares[0]} | {shares[1]} | {ends['paused']} | {ends['held']} | {stops} | {shares[2]} |"
-        )
+        cells = (line["case"], *shares[:2], ends["paused"], ends["held"], stops, shares[2])
+        rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join([*head, *rows])
 
 

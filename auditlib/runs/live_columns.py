@@ -50,7 +50,7 @@ def to_rows(tables: Sequence[pa.Table], unread: Counter[str], unfinished: int) -
         error=_there(table["error"]),
         fell_back=_there(table["fallback"]),
         compared=compared,
-        differs=compared & ~_true(pc.equal(table["events_digest"], table["shadow_events_digest"])),
+        differs=_false(pc.equal(table["events_digest"], table["shadow_events_digest"])),
         margin=_number(table["margin"]),
         stages=stages,
         artifacts=artifacts,
@@ -75,8 +75,7 @@ def _filed(table: pa.Table, unread: Counter[str]) -> _Flags:
 def _lacking(table: pa.Table) -> list[tuple[str, _Flags]]:
     """Reasons for which rows are not whole, with the rows [N]."""
     answered = ~_there(table["error"])
-    shadow = table["shadow_events_digest"]
-    differs = _there(shadow) & ~_true(pc.equal(table["events_digest"], shadow))
+    differs = _false(pc.equal(table["events_digest"], table["shadow_events_digest"]))
     always = [field.name for field in SCHEMA if not field.nullable and field.name not in _IDENTIFYING]
     found = [(f"{name}: missing", ~_there(table[name])) for name in always]
     found += [(f"{name}: missing", answered & ~_there(table[name])) for name in OF_AN_ANSWER]

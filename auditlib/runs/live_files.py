@@ -85,7 +85,7 @@ def read_duckdb_part(file: Path) -> Part:
         with _locked_down(file) as connection:
             _require_columns(file, _plain_columns(connection))
             wanted = ", ".join(f'"{name}"' for name in SCHEMA.names)
-            table = connection.execute(f"select {wanted} from log.main.{TABLE} order by rowid").to_arrow_table()  # noqa: S608
+            table = connection.sql(f"select {wanted} from log.main.{TABLE} order by rowid").to_arrow_table()  # noqa: S608
     except duckdb.Error as error:
         raise LogError(f"{file.name} cannot be read as a live log: {error}; export it again") from error
     return Part(_typed(file, table), sha256_of_bytes(data), {})

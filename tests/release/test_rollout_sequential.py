@@ -47,7 +47,7 @@ def test_two_stages_are_one_process_whose_expectation_stays_one():
 
 @pytest.mark.parametrize("both", [0.0, 0.02, 0.05])
 def test_answers_of_both_arms_to_one_request_may_depend_on_each_other(both):
-    """Every request gives (new bad, fallback bad) with equal rates of 5 %; `both` is how often they are bad together."""
+    """A request gives (new bad, fallback bad) with equal rates of 5 %; `both` is how often they are bad together."""
     one = 0.05 - both
     cells = {(1, 1): both, (1, 0): one, (0, 1): one, (0, 0): 1 - both - 2 * one}
     means = {(0, 0): 1.0}
