@@ -6,6 +6,7 @@ Shapes: B rows, T or K positions, W channels, V vocabulary size, H heads, D chan
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -61,6 +62,31 @@ class Reserving(Protocol):
 
     def reserve(self, cache: Any, events: int) -> Any:
         """A cache of the same rows with room for `events` events each; `cache` is spent."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    """What a cache is made of; with heads of keys and values, which may be fewer than heads of queries."""
+
+    layers: int
+    rows: int
+    slots: int
+    heads: int
+    head_size: int
+    itemsize: int
+
+    @property
+    def bytes(self) -> int:
+        """2 (keys and values) · layers · rows · slots · heads · head size · bytes of one number."""
+        return 2 * self.layers * self.rows * self.slots * self.heads * self.head_size * self.itemsize
+
+
+@runtime_checkable
+class CacheShaped(Protocol):
+    """Says what a cache is made of, from its config, so that the bytes that it allocates can be told beforehand."""
+
+    def cache_shape(self, cache: Any) -> CacheShape:
+        """Layers, heads, head size and item size as configured; rows, and the slots set aside for each of them."""
 
 
 @runtime_checkable

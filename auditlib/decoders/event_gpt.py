@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from auditlib.decoders.attention import AttentionOfGpt
-from auditlib.decoders.capabilities import Alter
+from auditlib.decoders.capabilities import Alter, CacheShape
 from auditlib.decoders.fingerprint import fingerprint
 from auditlib.decoders.gpt_config import EventGptConfig
 from auditlib.decoders.gpt_weights import EventTransformer
@@ -136,6 +136,12 @@ class EventGpt(AttentionOfGpt):
     def cache_bytes(self, cache: KeyValueCache) -> int:
         """Bytes allocated for keys and values, unread slots included."""
         return cache.store.numel() * cache.store.element_size()
+
+    def cache_shape(self, cache: KeyValueCache) -> CacheShape:
+        """What the cache is made of, by the config."""
+        own = self.config
+        slots = cache.store.shape[4]
+        return CacheShape(own.layers, cache.rows, slots, own.heads, own.head_size, self.dtype.itemsize)
 
     def stored(self, cache: KeyValueCache) -> tuple[Tensor, Tensor, Tensor]:
         """Keys and values [layers, B, H, S, D] of all S allocated slots, and the rows' lengths [B]; views, not copies.

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from auditlib.decoders.capabilities import CacheShape
 from auditlib.decoders.column_decoder import ColumnDecoder
-from auditlib.decoders.columns import Sight, Store
+from auditlib.decoders.columns import ColumnCache, Sight, Store
 from auditlib.decoders.fingerprint import fingerprint
 from auditlib.decoders.optional import optional
 from auditlib.decoders.transformers_model import build_model, context_of, read_config, windows
@@ -117,6 +118,14 @@ class TransformersDecoder(ColumnDecoder):
         """Logits [B, T, V] from embedded events [B, T, W], differentiable by them."""
         sight = self._fitting(Sight(valid[:, :0], valid))
         return self._run(sight, self._mask(sight, sight.columns), inputs_embeds=embeddings, use_cache=False)
+
+    def cache_shape(self, cache: ColumnCache) -> CacheShape:
+        """What the cache is made of, by the model's config."""
+        own, store = self.module.config, cache.store
+        heads = getattr(own, "num_key_value_heads", None) or own.num_attention_heads
+        size = getattr(own, "head_dim", None) or own.hidden_size // own.num_attention_heads
+        slots = (store.room if isinstance(store, LibraryStore) else None) or store.columns
+        return CacheShape(own.num_hidden_layers, cache.rows, slots, heads, size, self.dtype.itemsize)
 
     def _whole(self, events: Tensor, sight: Sight) -> Tensor:
         return self._run(sight, self._mask(sight, sight.columns), input_ids=events, use_cache=False)

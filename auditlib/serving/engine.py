@@ -16,6 +16,7 @@ from auditlib.decoding.generated import Generated
 from auditlib.decoding.loop import Generation
 from auditlib.decoding.paths import FullPath, LogitPath
 from auditlib.errors import CacheRejectedError
+from auditlib.serving.holding import Holding
 from auditlib.serving.request import Encoded
 from auditlib.serving.rooted_path import RootedPath, Uses
 from auditlib.serving.served import Served
@@ -85,7 +86,12 @@ class Engine:
     @property
     def peak_bytes(self) -> int:
         """Most bytes of keys and values held at once so far, both sides of a copy included; 0 without a cache."""
-        return self._path.peak_bytes if isinstance(self._path, RootedPath) else 0
+        return 0 if self.holding is None else self.holding.peak.allocated
+
+    @property
+    def holding(self) -> Holding | None:
+        """Bytes of keys and values, allocated and by the formula; None without a cache."""
+        return self._path.holding if isinstance(self._path, RootedPath) else None
 
     @property
     def uses(self) -> Uses:

@@ -19,6 +19,7 @@ from auditlib.decoders.capabilities import Reserving
 from auditlib.decoding.cache_guard import GuardedCache, GuardedDecoder
 from auditlib.decoding.paths import Row, Rows, tensors
 from auditlib.errors import CacheRejectedError, DecoderError
+from auditlib.serving.holding import Holding
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class RootedPath:
         self._live = 0
         self._fresh: list[tuple[int, Resident]] = []  # live rows that stand at a prefix worth keeping
         self._kept: list[Resident] = []  # the least recently used first
-        self.peak_bytes = 0
+        self.holding = Holding(guard.decoder)
         self.uses = Uses()
 
     @property
@@ -178,7 +179,7 @@ class RootedPath:
         if wanted != list(range(len(self._rows))):
             cache = self._required()
             moved = self._guard.reorder(cache, torch.tensor(wanted, dtype=torch.int64, device=self._device))
-            self._saw(self._guard.cache_bytes(cache) + self._guard.cache_bytes(moved))
+            self.holding.saw(self.holding.of(cache.inner).beside(self.holding.of(moved.inner)))
             self._cache, self._rows = moved, [self._rows[row] for row in wanted]
         self._live, self._kept, self._fresh = len(live), kept, []
 
@@ -205,9 +206,13 @@ class RootedPath:
         for number, row in enumerate(rows):
             events[number, : len(row)] = torch.tensor(row, dtype=torch.int64)
         valid = torch.arange(width) < lengths[:, None]
-        logits, self._cache = self._guard.extend(events.to(self._device), valid.to(self._device), self._required())
+        cache = self._required()
+        before = self.holding.of(cache.inner)
+        logits, self._cache = self._guard.extend(events.to(self._device), valid.to(self._device), cache)
+        after = self.holding.of(self._cache.inner)
+        # A cache that grew was copied: for a moment both were there.
+        self.holding.saw(after if after.allocated == before.allocated else before.beside(after))
         self._rows = [(*old, *row) for old, row in zip(self._rows, rows, strict=True)]
-        self._saw(self.cache_bytes)
         return logits[torch.arange(len(rows)), (lengths - 1).clamp(min=0)].cpu()
 
     def _required(self) -> GuardedCache:
@@ -215,6 +220,3 @@ class RootedPath:
         if self._cache is None:
             raise CacheRejectedError("kind", "there is no cache; prefill the request anew")
         return self._guard.require(self._cache, self._guard.identity(self._rows))
-
-    def _saw(self, size: int) -> None:
-        self.peak_bytes = max(self.peak_bytes, size)
