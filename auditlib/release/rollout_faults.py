@@ -96,7 +96,9 @@ def _strange(
         other = own & ~rows.cached
     reached = max((plan.names.index(name) for name in standing.entered if name in plan.names), default=-1)
     future = rows.arrival > now + plan.whole.future_seconds * _SECOND
-    ahead = new & ((stage > reached) | (stage < 0))
+    begun = np.array([*(standing.entered.get(name, 0) for name in plan.names), 0], np.int64)[stage]
+    early = rows.arrival < begun - plan.whole.late_seconds * _SECOND
+    ahead = new & ((stage > reached) | (stage < 0) | early)
     old_served = new & ~own & other & ~rows.fell_back
     foreign = ~future & ~old_served & np.where(new, ~own & ~(other & rows.fell_back), ~other) & (stage >= 0)
     if standing.state == ROLLED_BACK:

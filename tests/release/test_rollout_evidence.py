@@ -122,6 +122,7 @@ def test_an_empty_log_never_promotes(stage):
         ("unknown fallback", edited(stages("canary 5"), of("canary 5", "fallback", 5), artifact="sha256:x"), "canary 5",
          "pause", "unknown artifact"),
         ("ahead", stages("canary 50"), "canary 5", "pause", "outside what the chain allows"),
+        ("before its stage", [*stages("canary 5"), row(1, "canary 5", "new", 690)], "canary 5", "pause", "outside"),
         ("no such stage", [*stages("canary 5"), row(1, "canary 99", "new", 1400)], "canary 5", "pause", "outside"),
         ("one request in both arms", [*stages("canary 5"), replace(row(3, "canary 5", "new", 1003), artifact=NEW)],
          "canary 5", "pause", "both arms"),

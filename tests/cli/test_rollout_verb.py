@@ -1,0 +1,176 @@
+"""The verb `rollout`, from an artifact with its verdict to a release, and what its exit codes say."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+import pytest
+
+from auditlib.cli.main import main
+from auditlib.release.verdict import sign_run
+from auditlib.runs.package import PackageRequest, package_run
+from auditlib.serving.log_row import to_table
+from tests.packed import judged_run
+from tests.release.cases import PASSPHRASE, key_file, trusted
+from tests.release.rollout_world import OLD, PLAN, canary, row, shadow
+from tests.small_gpt import write_small_revision
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A packaged artifact whose verdict says yes, with key, trust file and plan."""
+    root = tmp_path_factory.mktemp("rollout")
+    revision = write_small_revision(root / "revision")
+    run = judged_run(root / "runs", revision)
+    packaged = package_run(PackageRequest(run.folder, root / "artifact", revision.folder)).artifact
+    key = key_file(root, "ada")
+    (root / "trust.json").write_text(json.dumps(trusted("ada")))
+    sign_run(run.folder, run.report, run.manifest, key, PASSPHRASE, None, "", root / "verdict.json",
+             artifact=root / "artifact")  # fmt: skip
+    (root / "plan.json").write_text(json.dumps(PLAN))
+    check = {"audit": "replay", "name": "mismatches", "value": 0, "limit": 0, "count": 256, "status": "passed"}
+    replay = {"format": 1, "kind": "replay", "artifact": packaged.digest, "status": "passed", "checks": [check]}
+    (root / "replay.json").write_text(json.dumps(replay))
+    return root, packaged.digest
+
+
+@pytest.fixture
+def desk(made, tmp_path, monkeypatch):
+    root, digest = made
+    monkeypatch.setenv("PASS", PASSPHRASE.decode())
+    return Desk(root, digest, tmp_path)
+
+
+class Desk:
+    """One chain and log, and the verb at work on them."""
+
+    def __init__(self, root, digest, folder):
+        self.root, self.digest, self.folder = root, digest, folder
+        self.log = folder / "log"
+        self.log.mkdir()
+
+    def __call__(self, action, *options, signs=True):
+        chain = ["--chain", self.folder / "c.jsonl", "--trust", self.root / "trust.json", "--json", self.folder / "out"]
+        key = ["--key", self.root / "ada.pem", "--passphrase-env", "PASS"] if signs else []
+        code = main(list(map(str, ["rollout", action, *chain, *key, *options])))
+        return code, json.loads((self.folder / "out").read_text()) if (self.folder / "out").exists() else None
+
+    def start(self, fallback="full-prefix"):
+        options = ["--artifact", self.root / "artifact", "--fallback", fallback, "--plan", self.root / "plan.json"]
+        return self("start", *options)
+
+    def to_shadow(self):
+        self.start()
+        self("advance", "--replay", self.root / "replay.json")
+        return self("advance", "--verdict", self.root / "verdict.json")
+
+    def write(self, name, rows, **changed):
+        """Rows as they would be written now, by this artifact."""
+        newest, now = max(one.end for one in rows), time.time_ns() // 1000
+        times = ("arrival", "start", "first_event", "end")
+        moved = [replace(one, **{n: getattr(one, n) - newest + now for n in times}) for one in rows]
+        moved = [replace(one, **({"artifact": self.digest} | (changed if one.arm == "new" else {}))) for one in moved]
+        pq.write_table(to_table(moved), self.log / f"part-{name}.parquet")
+
+
+def quick(rows):
+    """The same requests within a second, so that they lie after the opening of their stage."""
+    first = rows[0].arrival
+    offsets = ((first + n, first + n + 10, first + n + 20, first + n + 100 + (7 * n) % 13) for n in range(len(rows)))
+    times = ("arrival", "start", "first_event", "end")
+    return [replace(one, **dict(zip(times, found, strict=True))) for one, found in zip(rows, offsets, strict=True)]
+
+
+def test_a_rollout_goes_from_start_to_release_and_is_checked_there(desk, capsys):
+    assert desk.start()[0] == 0
+    assert desk("status", signs=False)[1]["state"] == "fallback"
+    assert desk("advance", "--replay", desk.root / "replay.json")[1]["state"] == "replay passed"
+    assert desk("advance", "--verdict", desk.root / "verdict.json")[1]["state"] == "shadow"
+    desk.write("1", quick(shadow()[:20]))
+    code, said = desk("advance", "--log", desk.log)
+    assert (code, said["state"], said["decision"]["action"]) == (1, "shadow", "hold")
+    assert {"what": "whole rows of the new arm", "have": 10, "need": 40} in said["decision"]["needed"]
+    desk.write("2", quick(shadow()[20:]))
+    code, said = desk("status", "--log", desk.log, signs=False)
+    assert (code, said["decision"]["action"], said["decision"]["to"]) == (0, "promote", "canary 5")
+    assert "shadow, new: 60 requests" in capsys.readouterr().out
+    assert desk("advance", "--log", desk.log)[:1] == (0,)
+    desk.write("3", quick(canary("canary 5", 25, 475)))
+    assert desk("advance", "--log", desk.log)[1]["state"] == "canary 50"
+    desk.write("4", quick(canary("canary 50", 400, 400)))
+    code, said = desk("advance", "--log", desk.log)
+    assert (code, said["state"], said["transitions"]) == (0, "released", 6)
+    verdict = ["--log", desk.log, "--verdict", desk.root / "verdict.json"]
+    code, said = desk("check", *verdict, signs=False)
+    assert (code, said["as_released"]) == (1, False)
+    assert "was not seen" in said["wrong"][0]
+
+
+def test_harm_is_rolled_back_with_exit_code_1_and_signed(desk):
+    desk.to_shadow()
+    desk.write("1", quick(shadow()), valid=False, rule="init")
+    code, said = desk("status", "--log", desk.log, signs=False)
+    assert (code, said["state"], said["decision"]["action"]) == (1, "shadow", "roll back")
+    code, said = desk("advance", "--log", desk.log)
+    assert (code, said["state"]) == (1, "rolled back")
+    assert desk("status", "--log", desk.log, signs=False)[0] == 0
+    assert desk("resume", "--comment", "again")[0] == 2
+
+
+def test_a_person_pauses_resumes_and_rolls_back(desk):
+    desk.to_shadow()
+    assert desk("pause", "--comment", "lunch")[1]["paused"] is True
+    assert desk("pause", "--comment", "again")[0] == 2
+    assert desk("resume", "--comment", "back")[1]["paused"] is False
+    assert desk("roll-back", "--comment", "enough")[1]["state"] == "rolled back"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--replay", "nowhere.json"], 2, "nowhere.json"),
+        (["--verdict", "{root}/verdict.json"], 3, "rests on no replay"),
+        (["--replay", "{root}/plan.json"], 3, "no replay of this artifact"),
+        ([], 2, "nothing to go by"),
+    ],
+)
+def test_the_fallback_is_left_only_on_a_passed_replay(desk, capsys, options, code, said):
+    desk.start()
+    assert desk("advance", *(option.format(root=desk.root) for option in options))[0] == code
+    assert said in capsys.readouterr().err
+    assert desk("status", signs=False)[1]["state"] == "fallback"
+
+
+def test_the_fallback_must_be_the_one_that_the_artifact_names(desk, capsys):
+    assert desk.start(fallback=str(desk.root / "artifact"))[0] == 2
+    assert "names full-prefix as its fallback" in capsys.readouterr().err
+    assert not (desk.folder / "c.jsonl").exists()
+
+
+def test_a_cut_off_chain_is_exit_code_3_and_says_nothing_of_a_release(desk, capsys):
+    desk.to_shadow()
+    chain = desk.folder / "c.jsonl"
+    chain.write_bytes(b"".join(line + b"\n" for line in chain.read_bytes().splitlines()[:-1]))
+    assert desk("status", signs=False)[0] == 3
+    said = capsys.readouterr()
+    assert "replayed" in said.err
+    assert "released" not in said.out
+
+
+def test_the_old_version_under_a_new_name_pauses_the_rollout(desk):
+    desk.to_shadow()
+    desk.write("1", quick(shadow()), artifact=OLD)
+    code, said = desk("advance", "--log", desk.log)
+    assert (code, said["paused"], said["decision"]["action"]) == (1, True, "pause")
+    assert "unknown artifact" in said["decision"]["reasons"][0]
+
+
+def test_a_log_from_which_counted_rows_were_taken_is_exit_code_3(desk):
+    desk.to_shadow()
+    desk.write("1", quick(shadow()))
+    assert desk("advance", "--log", desk.log)[0] == 0
+    desk.write("1", quick([row(n, "shadow", arm, n) for n in range(59) for arm in ("fallback", "new")]))
+    assert desk("status", "--log", desk.log, signs=False)[0] == 3
