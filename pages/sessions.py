@@ -3,7 +3,7 @@
 import streamlit as st
 
 from auditlib.views import charts_sessions
-from auditlib.web import parts_import, parts_sessions, sessions_facts, shell
+from auditlib.web import parts_import, parts_rules, parts_sessions, sessions_facts, shell
 from auditlib.web.text import TERMS
 
 here = shell.enter()
@@ -14,6 +14,7 @@ if store.is_file():
     parts_sessions.numbers(sessions_facts.summary(store))
     st.header("Imports", help="Nothing is dropped silently: each row that is not among the events stands here.")
     parts_sessions.imports(store)
+    parts_import.undo_newest(here)
 st.subheader("Import a log")
 parts_import.wizard(here)
 
@@ -28,3 +29,6 @@ if here.snapshot is not None:
 
     st.header("Transitions", help=TERMS["event order"])
     parts_sessions.transitions(here)
+
+    st.header("Rules", help="What nearly every training session keeps may be a rule. You accept or strike out each.")
+    parts_rules.mining(here)

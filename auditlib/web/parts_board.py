@@ -15,7 +15,7 @@ from auditlib.views import trend
 from auditlib.views.summary import headline
 from auditlib.views.text import in_markdown, plural, safe
 from auditlib.views.worst import worst
-from auditlib.web import address, disk, parts_jobs, state
+from auditlib.web import address, clock, disk, parts_jobs, state
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.exports import downloads
 from auditlib.web.text import BADGES, MARKS, check_row, short
@@ -57,10 +57,10 @@ def chosen_title(here: state.Selection) -> str:
 
 def facts(run: Run) -> None:
     """Which run is shown, when it was made, and on what."""
-    made = run.manifest["created"][:16].replace("T", " ")
+    made = clock.when(run.manifest["created"])
     snapshot, device = short(run.manifest["snapshot"]["digest"]), str(run.manifest["device"]["device"])
     on = in_markdown(f"snapshot {snapshot}, {run.manifest['dtype']}, {device}")
-    st.caption(f"Run {in_markdown(run.id)} of {made} UTC, on {on}.")
+    st.caption(f"Run {in_markdown(run.id)} of {made}, on {on}.")
     if not complete(run):
         left = ", ".join(name for name in run.report["audits"] if name not in run.manifest["audits"])
         st.caption(f"A partial run: {in_markdown(left)} not asked for, so the release is not approved by it.")

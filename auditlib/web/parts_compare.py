@@ -12,7 +12,7 @@ import streamlit as st
 from auditlib.runs.folder import Run
 from auditlib.views.paired import Pairing, Terms
 from auditlib.views.text import in_markdown, number, plural, safe
-from auditlib.web import address, comparison, state, tables
+from auditlib.web import address, clock, comparison, state, tables
 from auditlib.web.exports import downloads
 
 _LINKED = 5
@@ -158,5 +158,5 @@ def _under(here: state.Selection, run: Run) -> state.Selection:
 
 
 def _label(run: Run) -> str:
-    made = str(run.manifest["created"])[:16].replace("T", " ")
-    return f"{safe(run.report['revision_name'], 60)} · {made} UTC · {'approved' if run.approved else 'refused'}"
+    made = clock.when(str(run.manifest["created"]))
+    return f"{safe(run.report['revision_name'], 60)} · {made} · {'approved' if run.approved else 'refused'}"

@@ -12,7 +12,7 @@ from auditlib.errors import PrefixgateError
 from auditlib.sessions.importers import LogPreview, preview
 from auditlib.sessions.manifest import ColumnMapping
 from auditlib.views.text import in_markdown, safe
-from auditlib.web import parts_jobs, state, tables, work
+from auditlib.web import parts_jobs, sessions_facts, state, tables, work
 from auditlib.web.uploads import keep
 
 _KINDS = ["csv", "tsv", "txt", "xes", "xml", "parquet", "gz", "zip"]
@@ -35,6 +35,25 @@ def wizard(here: state.Selection) -> None:
         _ask_and_import(here, file, preview(file))
     except PrefixgateError as problem:
         st.error(in_markdown(problem, 2000), icon=":material/error:")
+
+
+def undo_newest(here: state.Selection) -> None:
+    """A button that takes the newest import out again, behind a second one that says what goes."""
+    if state.settings().demo:
+        return
+    found = sessions_facts.imports(here.places.store)
+    if found.empty:
+        return
+    newest = found.loc[found["number"].idxmax()]
+    number, name = int(newest["number"]), in_markdown(newest["log"], 80)
+    with st.popover("Undo the newest import", icon=":material/undo:"):
+        st.markdown(
+            f"Takes import {number}, {name}, out again: {newest['sessions']:,} sessions, {newest['events']:,} events. "
+            "Snapshots keep what they froze."
+        )
+        if st.button("Take it out", key="undo-import", icon=":material/delete:"):
+            store = here.places.store
+            parts_jobs.start(f"undo|{store}|{number}", f"Undo of import {number}", work.undo_import(store, number))
 
 
 def split_form(here: state.Selection) -> None:

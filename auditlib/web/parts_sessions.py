@@ -10,7 +10,8 @@ import streamlit as st
 from auditlib.sessions.split import LeakageReport
 from auditlib.sessions.store import StoreSummary
 from auditlib.views import charts_sessions
-from auditlib.web import revision_facts, sessions_facts, state, tables
+from auditlib.web import clock, revision_facts, sessions_facts, state, tables
+from auditlib.web.exports import downloads
 
 _LEAKS = {
     "shared_sessions": "Held-out sessions whose id stands in training too. Must be 0.",
@@ -34,7 +35,15 @@ def numbers(summary: StoreSummary) -> None:
 
 def imports(store: Path) -> None:
     """Every import with its counts, and the rows that were left out."""
-    tables.show(sessions_facts.imports(store), "imports", "imports", "Imports", "No log has been imported yet.")
+    found = sessions_facts.imports(store)
+    if found.empty:
+        st.text("No log has been imported yet.")
+    else:
+        # The page shows the viewer's clock, the files keep UTC.
+        moments = [clock.when(moment) for moment in found["imported UTC"]]
+        own = found.drop(columns="imported UTC").assign(imported=moments)
+        st.dataframe(tables.shown(own), key="imports", hide_index=True, alt="Imports")
+        downloads(found, f"{store.stem}-imports", "imports")
     rejects = sessions_facts.rejects(store)
     if len(rejects):
         tables.show(rejects, "rejects", "rejects", "Rows that were left out, with the reason", "")

@@ -18,7 +18,7 @@ from auditlib.views.markdown import to_markdown
 from auditlib.views.report import to_html
 from auditlib.views.summary import headline
 from auditlib.views.text import in_markdown, plural, safe
-from auditlib.web import state
+from auditlib.web import clock, state
 from auditlib.web.desk import Desk, explain
 from auditlib.web.text import short
 
@@ -132,7 +132,8 @@ def _show(verdict: VerifiedVerdict) -> None:
     st.text(f"Decision: {review.decision}. Comment: {safe(review.comment, 4000) or 'none'}")
     compared = ", ".join(verdict.compared) or "nothing but its signatures"
     st.text(
-        f"Run {safe(said.run)}, verdict number {said.place.sequence}, of {said.place.time}. Held against: {compared}."
+        f"Run {safe(said.run)}, verdict number {said.place.sequence}, of {clock.when(said.place.time)}. "
+        f"Held against: {compared}."
     )
 
 

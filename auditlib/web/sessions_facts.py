@@ -90,6 +90,7 @@ def held_out(store: Path, snapshot: str, limit: int) -> Sequence[Session]:
 def _import_row(manifest: Any) -> dict[str, Any]:
     mapping = manifest.mapping
     return {
+        "number": manifest.import_id,
         "log": manifest.source,
         "sessions": manifest.sessions,
         "events": manifest.events,
@@ -101,7 +102,7 @@ def _import_row(manifest: Any) -> dict[str, Any]:
         "columns": f"session {mapping.session}, event {' + '.join(mapping.event)}, time {mapping.time}",
         "guessed": ", ".join(manifest.guessed),
         "times": manifest.time_format_reason,
-        "imported": manifest.imported,
+        "imported UTC": manifest.imported,
     }
 
 

@@ -15,7 +15,7 @@ from auditlib.errors import PrefixgateError
 from auditlib.runs.folder import Run
 from auditlib.sessions.snapshot import Snapshot
 from auditlib.views.text import in_markdown, safe
-from auditlib.web import address, disk, parts_jobs, state
+from auditlib.web import address, clock, disk, parts_jobs, state
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.text import BADGES, TERMS, short
 
@@ -138,4 +138,4 @@ def _revision_label(entry: Entry) -> str:
 
 def _run_label(run: Run) -> str:
     part = "" if complete(run) else f" · only {safe(', '.join(run.manifest['audits']), 60)}"
-    return f"{run.manifest['created'][:16].replace('T', ' ')} UTC{part}"
+    return f"{clock.when(run.manifest['created'])}{part}"

@@ -36,6 +36,18 @@ def import_file(store: Path, log: Path, mapping: ColumnMapping, time_format: str
     return work
 
 
+def undo_import(store: Path, import_id: int) -> Work:
+    """Work that takes an import out of the store again; snapshots keep what they froze."""
+
+    def work(progress: Progress) -> str:
+        progress(0, 1, "taking it out")
+        with SessionStore.open(store, read_only=False) as opened:
+            opened.undo_import(import_id)
+        return f"undone {import_id}"
+
+    return work
+
+
 def split(store: Path, terms: SplitTerms) -> Work:
     """Work that freezes a snapshot; its result is `snapshot <digest>`."""
 
