@@ -40,6 +40,10 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     sign.add_argument("--comment", default="", help="the reviewer's comment, signed with the rest")
     sign.add_argument("--trust", type=Path, metavar="trust.json", help="refuse a key that this file does not trust")
     sign.add_argument("--artifact", type=Path, metavar="FOLDER", help="packaged artifact to name in the verdict")
+    sign.add_argument(
+        "--evidence", type=Path, action="append", default=[], metavar="FILE",
+        help="what bench or replay wrote about the artifact, signed with it (repeatable)",
+    )  # fmt: skip
     sign.add_argument("--previous", type=Path, metavar="FILE", help="the verdict that this one follows")
     sign.add_argument("--ledger", type=Path, metavar="FILE", help="list of verdicts that this one is added to")
     sign.add_argument("--bundles", type=Path, metavar="FOLDER", help="also write one Sigstore bundle a reviewer there")
@@ -50,6 +54,10 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verify.add_argument("--trust", type=Path, required=True, metavar="trust.json")
     verify.add_argument("--artifact", type=Path, metavar="FOLDER", help="packaged artifact that the verdict must name")
     verify.add_argument("--revision", type=Path, metavar="FOLDER", help="revision that the verdict must name")
+    verify.add_argument(
+        "--evidence", type=Path, action="append", default=[], metavar="FILE",
+        help="bench or replay document that the verdict must name (repeatable)",
+    )  # fmt: skip
     verify.add_argument("--report", type=Path, metavar="FILE", help="report.json that the verdict must name")
     verify.add_argument("--previous", type=Path, metavar="FILE", help="the verdict that this one must follow")
     verify.add_argument(
@@ -95,6 +103,7 @@ def _sign(options: argparse.Namespace) -> int:
         options.append,
         trust=options.trust,
         artifact=options.artifact,
+        evidence=options.evidence,
         previous=options.previous,
         ledger=options.ledger,
     )
@@ -114,6 +123,7 @@ def _verify(options: argparse.Namespace) -> int:
         artifact=options.artifact,
         revision=options.revision,
         report=options.report,
+        evidence=options.evidence,
         max_age=max_age(options.max_age),
         previous=options.previous,
         ledger=options.ledger,

@@ -104,6 +104,14 @@ def _weigh(limit: Limit, name: str, result: MeasurementLike, at_most: float | No
     return _out("passed" if passed else "failed", "within limit" if passed else "over limit")
 
 
+def holds(one: Mapping[str, object]) -> bool:
+    """Whether a check, read from a document, passed and bears it out: finite numbers, within limit, observations."""
+    value, limit = finite(one.get("value")), finite(one.get("limit"))
+    if value is None or limit is None or one.get("status") != "passed":
+        return False
+    return value <= limit and observations(one.get("count")) >= 1
+
+
 def tolerance(found: Measured) -> float | None:
     """The tolerance an audit measured, in logits; None where it is missing, negative, no number or rests on nothing."""
     results = found.named("tolerance")

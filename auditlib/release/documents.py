@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -24,7 +25,9 @@ def read_object(data: bytes) -> dict[str, Any]:
     if len(data) > LARGEST:
         raise ValueError(f"larger than {LARGEST} bytes")
     try:
-        document = json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
+        document = json.loads(
+            data.decode(), object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+        )
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -41,6 +44,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(document) != len(pairs):
         raise ValueError("a name stands twice in one object")
     return document
+
+
+def _finite(text: str) -> float:
+    number = float(text)  # 1e999 is written like a number, and read as infinity
+    return number if math.isfinite(number) else _no_constant(text)
 
 
 def _no_constant(_: str) -> NoReturn:

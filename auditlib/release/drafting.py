@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from auditlib.errors import InputError
 from auditlib.release.envelope import read_envelope
 from auditlib.release.facts import RunFacts
-from auditlib.release.judge import approved
 from auditlib.release.ledger import read_ledger
 from auditlib.release.moments import stamp
 from auditlib.release.opening import open_verdict, verdict_bytes
 from auditlib.release.reading import parse_statement
 from auditlib.release.refusals import RefusedError
+from auditlib.release.settling import Settled
 from auditlib.release.statement import Place, Review
 from auditlib.release.trust import Trust
 
@@ -26,7 +24,7 @@ def draft(facts: RunFacts, decision: str | None, comment: str, keyid: str, place
     """The bytes of a new statement; InputError for a decision that the gate does not leave to the reviewer."""
     if len(comment) > _LONGEST_COMMENT:
         raise InputError(f"the comment has {len(comment)} characters; at most {_LONGEST_COMMENT} are signed")
-    return facts.statement(Review(_decided(facts.report, decision), comment, keyid), place)
+    return facts.statement(Review(_decided(facts.settled, decision), comment, keyid), place)
 
 
 def agreed(envelope: bytes, facts: RunFacts, decision: str | None, comment: str) -> bytes:
@@ -62,13 +60,12 @@ def next_place(trust: Trust | None, previous: Path | None, ledger: Path | None, 
     return Place(stamp(now))
 
 
-def _decided(report: Mapping[str, Any], decision: str | None) -> str:
+def _decided(settled: Settled, decision: str | None) -> str:
     """The decision to sign: a refusal by the gate cannot be overruled."""
     if decision is None:
-        return "approve" if approved(report) else "refuse"
+        return "approve" if settled.approved else "refuse"
     if decision not in ("approve", "refuse"):
         raise InputError(f"a decision is approve or refuse, not {decision!r}")
-    if decision == "approve" and not approved(report):
-        wrong = ", ".join([*report["failures"], *(f"{name} not measured" for name in report["not_measured"])])
-        raise InputError(f"the gate refused this run ({wrong}); a reviewer can only refuse it too")
+    if decision == "approve" and not settled.approved:
+        raise InputError(f"the gate refused this run ({settled.wrong}); a reviewer can only refuse it too")
     return decision

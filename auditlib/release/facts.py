@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from auditlib.errors import IntegrityError, RunError
 from auditlib.files import sha256_of
+from auditlib.release.digests import hex_of
 from auditlib.release.documents import read_object
-from auditlib.release.statement import Evidence, Place, Review, build_statement, hex_of
+from auditlib.release.evidence import evidence_for
+from auditlib.release.settling import Settled, settle
+from auditlib.release.statement import Bound, Place, Review, build_statement
 from auditlib.release.subjects import ARTIFACT, folder_digests
 
 
@@ -20,17 +23,29 @@ class RunFacts:
 
     report: Mapping[str, Any]
     manifest: Mapping[str, Any]
-    evidence: Evidence
+    bound: Bound
 
     def statement(self, review: Review, place: Place) -> bytes:
         """The statement to sign, the same bytes for the same review and place."""
-        return build_statement(self.report, self.manifest, self.evidence, review, place)
+        return build_statement(self.report, self.manifest, self.bound, review, place)
+
+    @property
+    def settled(self) -> Settled:
+        """What the run amounts to together with its evidence."""
+        return settle(self.report, self.manifest["policy"]["document"], self.bound.evidence)
 
 
 def facts_of(
-    run_folder: Path, report: Mapping[str, Any], manifest: Mapping[str, Any], artifact: Path | None = None
+    run_folder: Path,
+    report: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    artifact: Path | None = None,
+    evidence: Sequence[Path] = (),
 ) -> RunFacts:
-    """The facts of a run; IntegrityError when its files are not the ones that report and manifest were read from."""
+    """The facts of a run; IntegrityError when its files are not the ones that report and manifest were read from.
+
+    So it is for evidence about another artifact than the one given.
+    """
     for name, held in (("report.json", report), ("manifest.json", manifest)):
         if _document(run_folder / name) != held:
             raise IntegrityError(f"{run_folder / name} is not what was shown for signing; open the run again")
@@ -45,9 +60,12 @@ def facts_of(
     if any(one != other for one, other in same):
         raise IntegrityError(f"{report_file} and the manifest beside it do not belong together; audit again")
     packaged = {} if artifact is None else folder_digests(artifact)
+    named = packaged.get("artifact.json")
+    given = evidence_for(None if named is None else f"sha256:{named}", evidence)
     files = {ARTIFACT + name: found for name, found in packaged.items()}
+    files |= {one.name: hex_of(one.digest) for one in given}
     subjects = {"revision.json": revision, "report.json": hex_of(digest), **files}
-    return RunFacts(report, manifest, Evidence(subjects, sha256_of(run_folder / "manifest.json")))
+    return RunFacts(report, manifest, Bound(subjects, sha256_of(run_folder / "manifest.json"), given))
 
 
 def _document(path: Path) -> dict[str, Any]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from auditlib.release import planted
+from auditlib.release.checks import holds
+from auditlib.release.digests import digest_of, hex_of
 from auditlib.release.documents import read_object
+from auditlib.release.evidence import FOLDER, missing_limits, parse_entry
 from auditlib.release.moments import moment_of, stamp
 from auditlib.release.refusals import RefusedError
-from auditlib.release.statement import PREDICATE_TYPE, STATEMENT_TYPE, VERSION, Place, Review, hex_of
+from auditlib.release.statement import PREDICATE_TYPE, STATEMENT_TYPE, VERSION, Place, Review
+from auditlib.release.subjects import ARTIFACT
 
 _LARGEST_SEQUENCE = 2**53 - 1  # the largest integer that every reader of JSON keeps exact
 
@@ -51,17 +55,17 @@ def _parse(payload: bytes) -> Statement:
     if document["_type"] != STATEMENT_TYPE or document["predicateType"] != PREDICATE_TYPE:
         raise ValueError("it is no in-toto Statement v1 with a test result v0.1")
     predicate = document["predicate"]
-    if predicate["version"] != VERSION:
+    if type(predicate["version"]) is not int or not 1 <= predicate["version"] <= VERSION:
         raise ValueError("its version is not one that this program reads")
     statement = Statement(
-        digest=f"sha256:{hashlib.sha256(payload).hexdigest()}",
+        digest=digest_of(payload),
         subjects=_subjects(document["subject"]),
         predicate=predicate,
         review=Review(*(str(predicate["review"][name]) for name in ("decision", "comment", "keyid"))),
         place=_place(predicate),
         time=moment_of(predicate["time"]),
     )
-    for contradiction in _contradictions(statement):
+    for contradiction in (*_contradictions(statement), *_contradictions_since_2(statement)):
         raise ValueError(contradiction)
     return statement
 
@@ -103,13 +107,40 @@ def _reasons_for(said: Mapping[str, Any]) -> Iterator[bool]:
     counted = [check for check in said["checks"] if check.get("comparison") is not True]
     decision = said["decision"]
     yield said["failedTests"] == said["failures"] == said["not_measured"] == []
-    yield bool(counted) and all(check["status"] == "passed" and check["count"] >= 1 for check in counted)
-    yield all(check["value"] <= check["limit"] for check in counted)
-    yield said["passedTests"] == [f"{check['audit']}: {check['name']}" for check in counted]
+    measured_since = [check for one in said.get("evidence", ()) for check in one["checks"]]
+    yield bool(counted) and all(holds(check) for check in (*counted, *measured_since))
+    yield said["passedTests"] == [f"{check['audit']}: {check['name']}" for check in (*counted, *measured_since)]
     yield decision["cache_acceleration"] == "allowed"
     yield bool(decision["proposed"]) and all(
         decision["decoding"].get(name) == "allowed" for name in decision["proposed"]
     )
+
+
+def _contradictions_since_2(statement: Statement) -> Iterator[str]:
+    """What version 2 added: evidence on the artifact, and the table of planted faults. Version 1 had neither."""
+    said, subjects = statement.predicate, statement.subjects
+    named = {name: digest for name, digest in subjects.items() if name.startswith(FOLDER)}
+    if said["version"] == 1:
+        if named or {"evidence", "planted_faults"} & set(said):
+            yield "it holds what a verdict of its version cannot"
+        return
+    entries = [parse_entry(one) for one in said["evidence"]]
+    if {one.name: hex_of(one.digest) for one in entries} != named or len(named) != len(entries):
+        yield "its evidence is not what its subjects are"
+    if any(hex_of(one.artifact) != subjects.get(f"{ARTIFACT}artifact.json") for one in entries):
+        yield "its evidence is about something else than its artifact"
+    if statement.result == "PASSED" and any(one.status != "passed" for one in entries):
+        yield "its result is better than its evidence"
+    if statement.result == "PASSED" and _serving_unanswered(said):
+        yield "its result is better than what is known of serving"
+    yield from planted.contradictions(said)
+
+
+def _serving_unanswered(said: Mapping[str, Any]) -> bool:
+    """Whether the policy states limits on serving that no bench answers."""
+    (policy,) = (one["annotations"]["document"] for one in said["configuration"] if one["name"] == "policy")
+    benches = [one for one in said["evidence"] if one["kind"] == "bench"]
+    return "serving" in policy and (not benches or any(missing_limits(policy, benches[0]["checks"])))
 
 
 def _said(error: Exception) -> str:

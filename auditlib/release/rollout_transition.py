@@ -14,10 +14,11 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from auditlib.release.digests import hex_of
 from auditlib.release.documents import canonical, read_object
 from auditlib.release.moments import moment_of, stamp
 from auditlib.release.refusals import RefusedError
-from auditlib.release.statement import STATEMENT_TYPE, hex_of
+from auditlib.release.statement import STATEMENT_TYPE
 
 PREDICATE_TYPE = "urn:prefixgate:rollout-transition:1"
 

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from auditlib.errors import RunError
+from auditlib.release.digests import hex_of
 from auditlib.release.documents import canonical
-from auditlib.release.judge import approved
+from auditlib.release.evidence import EvidenceFile
+from auditlib.release.planted import planted_faults
+from auditlib.release.settling import settle
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
-VERSION = 1
+VERSION = 2
 """Version of our own fields in the predicate. A change adds one here, a golden file, and a reader for the old form."""
 
 REFUSED_BY_REVIEWER = "reviewer's decision"
@@ -41,31 +44,32 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What a verdict points at: its subjects as name → SHA-256 in hexadecimal digits, and the run's manifest.
+class Bound:
+    """What a verdict binds: its subjects as name → SHA-256 in hexadecimal digits, the run's manifest, and evidence.
 
     The manifest ("sha256:…") lists the digest of every table of the run, so the verdict binds them all.
     """
 
     subjects: Mapping[str, str]
     manifest: str
+    evidence: tuple[EvidenceFile, ...] = ()
 
 
 def build_statement(
     report: Mapping[str, Any],
     manifest: Mapping[str, Any],
-    evidence: Evidence,
+    bound: Bound,
     review: Review,
     place: Place,
 ) -> bytes:
     """The bytes to sign for one run.
 
-    The result is PASSED only when the gate found nothing and the reviewer approves. RunError when the run lacks
-    something, or holds what JSON cannot.
+    The result is PASSED only when the gate found nothing, all evidence passed, and the reviewer approves. RunError when
+    the run lacks something, or holds what JSON cannot.
     """
     try:
-        predicate = {**_predicate(report, manifest, review, place), "manifest": evidence.manifest}
-        subjects = evidence.subjects
+        predicate = {**_predicate(report, manifest, bound, review, place), "manifest": bound.manifest}
+        subjects = bound.subjects
         return canonical(
             {
                 "_type": STATEMENT_TYPE,
@@ -79,15 +83,19 @@ def build_statement(
 
 
 def _predicate(
-    report: Mapping[str, Any], manifest: Mapping[str, Any], review: Review, place: Place
+    report: Mapping[str, Any], manifest: Mapping[str, Any], bound: Bound, review: Review, place: Place
 ) -> dict[str, object]:
     checks = list(_checks(report))
-    counted = [check for check in checks if not check.get("comparison")]
+    settled = settle(report, manifest["policy"]["document"], bound.evidence)
+    counted = [
+        *(check for check in checks if not check.get("comparison")),
+        *(check for one in bound.evidence for check in one.checks),
+    ]
     bad = [_label(check) for check in counted if check["status"] != "passed"]
     if review.decision != "approve":
         bad.append(REFUSED_BY_REVIEWER)
     return {
-        "result": "PASSED" if approved(report) and review.decision == "approve" else "FAILED",
+        "result": "PASSED" if settled.approved and review.decision == "approve" else "FAILED",
         "configuration": list(_configuration(manifest)),
         "passedTests": [_label(check) for check in counted if check["status"] == "passed"],
         "warnedTests": [],
@@ -100,8 +108,8 @@ def _predicate(
         "revision": {name: manifest["revision"][name] for name in ("name", "digest")},
         "review": {"decision": review.decision, "comment": review.comment, "keyid": review.keyid},
         "decision": {name: value for name, value in report["decision"].items() if name != "because"},
-        "failures": report["failures"],
-        "not_measured": report["not_measured"],
+        "failures": list(settled.failures),
+        "not_measured": list(settled.not_measured),
         "gate": report["gate"],
         "checks": checks,
         "not_applicable": {
@@ -109,6 +117,8 @@ def _predicate(
         },
         "notes": {name: audit["notes"] for name, audit in report["audits"].items() if audit.get("notes")},
         "tolerance": dict(_tolerances(report)),
+        "planted_faults": planted_faults(report),
+        "evidence": [one.to_json() for one in bound.evidence],
         **{name: manifest[name] for name in ("device", "dtype", "seed", "versions")},
     }
 
@@ -141,11 +151,3 @@ def _configuration(manifest: Mapping[str, Any]) -> Iterator[dict[str, object]]:
 
 def _resource(name: str, digest: str, annotations: Mapping[str, Any]) -> dict[str, object]:
     return {"name": name, "digest": {"sha256": hex_of(digest)}, "annotations": dict(annotations)}
-
-
-def hex_of(digest: object) -> str:
-    """The 64 hexadecimal digits of "sha256:<hex>"; ValueError for anything else."""
-    algorithm, _, digits = digest.partition(":") if isinstance(digest, str) else ("", "", "")
-    if algorithm != "sha256" or len(digits) != 64 or set(digits) - set("0123456789abcdef"):
-        raise ValueError("not a digest of the form sha256:<64 hexadecimal digits>")
-    return digits

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from auditlib.errors import InputError
 from auditlib.files import sha256_of
+from auditlib.release.digests import hex_of
 from auditlib.release.documents import read_object
+from auditlib.release.evidence import FOLDER
 from auditlib.release.refusals import RefusedError
-from auditlib.release.statement import hex_of
 
 ARTIFACT = "artifact/"
 """Prefix of the subjects that are files of the packaged artifact."""
@@ -80,6 +81,14 @@ def require_report(path: Path, subjects: Mapping[str, str]) -> None:
         raise InputError(f"{path} is not a file; give the report.json of the run")
     if _digest(path) != subjects["report.json"]:
         raise RefusedError("wrong artifact", f"{path} is not the report that the verdict names")
+
+
+def require_evidence(path: Path, subjects: Mapping[str, str]) -> None:
+    """Raise RefusedError ("wrong artifact") unless the file at `path` is evidence that a verdict names, unchanged."""
+    if not path.is_file():
+        raise InputError(f"{path} is not a file; give the document that bench or replay wrote")
+    if _digest(path) not in {digest for name, digest in subjects.items() if name.startswith(FOLDER)}:
+        raise RefusedError("wrong artifact", f"{path} is no evidence that the verdict names")
 
 
 def _require_same(folder: Path, found: Mapping[str, str], named: Mapping[str, str]) -> None:

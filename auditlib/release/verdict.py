@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,13 @@ from auditlib.release.opening import Signer, open_verdict, verdict_bytes
 from auditlib.release.reading import Statement, parse_statement
 from auditlib.release.refusals import RefusedError
 from auditlib.release.signing import open_envelope, sign
-from auditlib.release.subjects import require_artifact, require_packaged, require_report, require_revision
+from auditlib.release.subjects import (
+    require_artifact,
+    require_evidence,
+    require_packaged,
+    require_report,
+    require_revision,
+)
 from auditlib.release.trust import Trust, load_trust
 
 _CLOCK_SKEW = timedelta(minutes=5)
@@ -69,6 +75,7 @@ def verify_verdict(
     artifact: Path | None = None,
     revision: Path | None = None,
     report: Path | None = None,
+    evidence: Sequence[Path] = (),
     max_age: timedelta | None = None,
     previous: Path | bytes | None = None,
     ledger: Path | None = None,
@@ -89,9 +96,11 @@ def verify_verdict(
     for path, require in ((artifact, require_artifact), (revision, require_revision), (report, require_report)):
         if path is not None:
             require(path, statement.subjects)
+    for path in evidence:
+        require_evidence(path, statement.subjects)
     asked = {
-        "artifact": artifact, "revision": revision, "report": report, "age": max_age, "previous": previous,
-        "ledger": ledger,
+        "artifact": artifact, "revision": revision, "report": report, "evidence": evidence or None, "age": max_age,
+        "previous": previous, "ledger": ledger,
     }  # fmt: skip
     return VerifiedVerdict(statement, signers, age, tuple(name for name, value in asked.items() if value is not None))
 
@@ -109,6 +118,7 @@ def sign_run(
     *,
     trust: Path | Mapping[str, Any] | None = None,
     artifact: Path | None = None,
+    evidence: Sequence[Path] = (),
     previous: Path | None = None,
     ledger: Path | None = None,
     now: datetime | None = None,
@@ -116,14 +126,15 @@ def sign_run(
     """Sign the verdict of a run into `out`, or with `append` add a reviewer's signature to the one that lies there.
 
     `decision` is "approve" or "refuse" (None: what the gate says); a reviewer may refuse what the gate let through and
-    never the other way round. The verdict follows `previous`, or the newest of `ledger`, which then takes it up. With
-    `trust` the key must be in it, and nobody signs twice under two keys. Nothing is written unless all of it holds.
+    never the other way round. `evidence` are documents about `artifact`, signed with it. The verdict follows
+    `previous`, or the newest of `ledger`, which then takes it up. With `trust` the key must be in it, and nobody signs
+    twice under two keys. Nothing is written unless all of it holds.
     """
     private = load_key(key, passphrase)
     reviewer = key_id(private.public_key())
-    facts = facts_of(run_folder, report, manifest, artifact)
+    facts = facts_of(run_folder, report, manifest, artifact, evidence)
     if artifact is not None:
-        require_packaged(artifact, facts.evidence.subjects, str(report["run"]))
+        require_packaged(artifact, facts.bound.subjects, str(report["run"]))
     envelope = _existing(out, append)
     trusted = None if trust is None else load_trust(trust)
     _require_new_person(envelope, trusted, reviewer)

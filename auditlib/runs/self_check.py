@@ -90,6 +90,7 @@ class SelfCheck:
                 one.planting.fault.name: one.reason for one in self.judged if one.outcome == "not applicable"
             },
             "problem": self.problem,
+            "faults": [_row(one) for one in self.judged],
         }
 
     def table(self) -> pd.DataFrame:
@@ -182,6 +183,15 @@ def _fails_anyway(planting: Planting, found: Measured, limit: float) -> bool:
     own = [one for one in found.measurements if one.name.rpartition(": ")[2] == planting.check]
     # A setting of the policy may differ from the one that faults are planted under: its failure is the decoder's own.
     return bool(planting.fault.setting) or any(_over(one.value, limit) for one in own)
+
+
+def _row(one: Judged) -> dict[str, Any]:
+    """What a verdict says of one fault."""
+    fault, margin = one.planting.fault, None if one.margin is None else float(f"{one.margin:.4g}")
+    return {
+        "fault": fault.name, "audit": fault.audit, "check": one.planting.check, "outcome": one.outcome,
+        "margin": margin, "reason": one.reason,
+    }  # fmt: skip
 
 
 def _line(one: Judged) -> Mapping[str, Any]:

@@ -35,6 +35,7 @@ class World:
     revision: Path
     artifact: Path
     report: Path
+    bench: Path
     older: bytes
     newer: bytes
 
@@ -570,17 +571,28 @@ def an_artifact_with_a_file_more(world):
     return world.verdict, trusted("ada"), {"artifact": folder}
 
 
+def without_artifact(document: dict) -> None:
+    """A statement on the run alone, under a policy that asks nothing of serving."""
+    kept = ("revision.json", "report.json")
+    document["subject"] = [one for one in document["subject"] if one["name"] in kept]
+    said = document["predicate"]
+    gone = [f"{check['audit']}: {check['name']}" for one in said["evidence"] for check in one["checks"]]
+    said |= {"evidence": [], "passedTests": [name for name in said["passedTests"] if name not in gone]}
+    (policy,) = [one["annotations"]["document"] for one in said["configuration"] if one["name"] == "policy"]
+    del policy["serving"]
+
+
 @attack("wrong artifact")
 def an_artifact_that_the_verdict_does_not_name(world):
     document = world.document
-    document["subject"] = [one for one in document["subject"] if not one["name"].startswith("artifact/")]
+    without_artifact(document)
     return signed(canonical(document), "ada"), trusted("ada"), {"artifact": world.artifact}
 
 
 @attack("wrong artifact")
 def an_empty_artifact_where_the_verdict_names_none(world):
     document = world.document
-    document["subject"] = [one for one in document["subject"] if not one["name"].startswith("artifact/")]
+    without_artifact(document)
     (world.root / "empty").mkdir()
     return signed(canonical(document), "ada"), trusted("ada"), {"artifact": world.root / "empty"}
 
@@ -602,7 +614,31 @@ def _statement(path: str, value: object) -> Callable:
 _BROKEN_STATEMENTS = {
     "a statement of an older in-toto": ("_type", "https://in-toto.io/Statement/v0.1"),
     "a predicate of another type": ("predicateType", "https://slsa.dev/provenance/v1"),
-    "a version from the future": ("predicate/version", 2),
+    "a version from the future": ("predicate/version", 3),
+    "a version of nought": ("predicate/version", 0),
+    "a version that is true": ("predicate/version", True),
+    "evidence in a version that knew none": ("predicate/version", 1),
+    "evidence that is left out": ("predicate/evidence", []),
+    "evidence with another digest": ("predicate/evidence/0/digest", "sha256:" + "0" * 64),
+    "evidence of another artifact": ("predicate/evidence/0/artifact", "sha256:" + "0" * 64),
+    "evidence of no kind": ("predicate/evidence/0/kind", "rumour"),
+    "evidence under another name": ("predicate/evidence/0/name", "evidence/replay.json"),
+    "a yes although the evidence failed": ("predicate/evidence/0/status", "failed"),
+    "a yes although the evidence measured nothing": ("predicate/evidence/1/status", "not measured"),
+    "a yes on evidence without checks": ("predicate/evidence/0/checks", []),
+    "a yes although a check of the evidence failed": ("predicate/evidence/0/checks/0/status", "failed"),
+    "a yes although the evidence is over its limit": ("predicate/evidence/0/checks/0/value", 50.5),
+    "a yes on evidence without a value": ("predicate/evidence/0/checks/0/value", None),
+    "a yes on evidence of no observation": ("predicate/evidence/1/checks/0/count", 0),
+    "a yes on a wider limit than the policy's": ("predicate/evidence/0/checks/0/limit", 51),
+    "a yes on a limit that nobody asked for": ("predicate/evidence/0/checks/0/name", "third event p95"),
+    "evidence with a word more": ("predicate/evidence/0/checks/0/comment", "splendid"),
+    "a planted fault more": ("predicate/planted_faults/audits/causality/caught", 3),
+    "a planted fault that was missed after all": ("predicate/planted_faults/faults/0/outcome", "missed"),
+    "a planted fault of no outcome": ("predicate/planted_faults/faults/0/outcome", "overlooked"),
+    "a planted fault that stands twice": ("predicate/planted_faults/faults/0/fault", "no mask"),
+    "planted faults that were not planted": ("predicate/planted_faults/ran", False),
+    "no planted faults": ("predicate/planted_faults/faults", []),
     "a result that is none": ("predicate/result", "WARNED"),
     "a yes although a test failed": ("predicate/failedTests", ["causality: jacobian"]),
     "a yes although an audit failed": ("predicate/failures", ["causality"]),
@@ -663,6 +699,69 @@ def a_statement_with_a_number_that_is_none(world):
     payload = world.payload.replace(b'"seed":0', b'"seed":NaN')
     assert payload != world.payload
     return signed(payload, "ada"), trusted("ada"), {}
+
+
+@attack("malformed")
+def a_limit_without_end(world):
+    payload = world.payload.replace(b'"limit":0.0', b'"limit":1e999', 1)
+    assert payload != world.payload
+    return signed(payload, "ada"), trusted("ada"), {}
+
+
+@attack("malformed")
+def a_value_of_the_evidence_that_is_none(world):
+    payload = world.payload.replace(b'"value":40.0', b'"value":NaN', 1)
+    assert payload != world.payload
+    return signed(payload, "ada"), trusted("ada"), {}
+
+
+@attack("malformed")
+def a_value_of_the_evidence_below_everything(world):
+    payload = world.payload.replace(b'"value":40.0', b'"value":-1e999', 1)
+    assert payload != world.payload
+    return signed(payload, "ada"), trusted("ada"), {}
+
+
+def without_bench(document: dict) -> None:
+    document["subject"] = [one for one in document["subject"] if one["name"] != "evidence/bench.json"]
+    kept = [one for one in document["predicate"]["evidence"] if one["kind"] != "bench"]
+    gone = [f"serving limits: {check['name']}" for check in document["predicate"]["evidence"][0]["checks"]]
+    document["predicate"]["evidence"] = kept
+    passed = document["predicate"]["passedTests"]
+    document["predicate"]["passedTests"] = [name for name in passed if name not in gone]
+
+
+@attack("malformed")
+def a_yes_without_the_bench_that_the_policy_asks_for(world):
+    return resigned(world, without_bench)
+
+
+@attack("malformed")
+def a_missed_fault_that_is_counted_as_missed_and_not_by_the_gate(world):
+    counts = "predicate/planted_faults/audits/causality/"
+    return resigned(world, all_of(
+        said("predicate/planted_faults/faults/0/outcome", "missed"), said(counts + "missed", 1),
+        said(counts + "caught", 1),
+    ))  # fmt: skip
+
+
+@attack("wrong artifact")
+def evidence_that_was_altered(world):
+    other = world.root / "other-bench.json"
+    other.write_bytes(world.bench.read_bytes().replace(b"40.0", b"39.0"))
+    return world.verdict, trusted("ada"), {"evidence": [other]}
+
+
+@attack("wrong artifact")
+def evidence_cut_short(world):
+    other = world.root / "short-bench.json"
+    other.write_bytes(world.bench.read_bytes()[:-1])
+    return world.verdict, trusted("ada"), {"evidence": [world.bench, other]}
+
+
+@attack("wrong artifact")
+def something_else_for_evidence(world):
+    return world.verdict, trusted("ada"), {"evidence": [world.report]}
 
 
 @attack("malformed")

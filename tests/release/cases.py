@@ -67,6 +67,32 @@ def judged(measured, limits=None, settings=SETTINGS, comparisons=COMPARISONS):
     return judge(measured, settings, comparisons, limits_from(limits)).to_report()
 
 
+def self_checked(measured):
+    """The same with what the self-check adds: two planted faults in each of two audits, none in the others."""
+    seen = Number("planted faults missed", 0, "faults", 2)
+    return {
+        audit: replace(found, measurements=(*found.measurements, seen))
+        if audit in ("causality", "cache parity") and found.problem is None
+        else replace(found, not_applicable={**found.not_applicable, seen.name: "none can be planted"})
+        for audit, found in measured.items()
+    }
+
+
+def planted():
+    """Rows of a table of planted faults, as many as `self_checked` says, and one that cannot be planted."""
+    rows = [
+        ("a leak", "causality", "caught"), ("no mask", "causality", "caught"), ("rows swap", "cache parity", "caught"),
+        ("rows copied twice", "cache parity", "equivalent"), ("16 bits", "numerics", "not applicable"),
+    ]  # fmt: skip
+    return [
+        {
+            "fault": fault, "audit": audit, "check": "a check", "outcome": outcome,
+            "margin": 12.5 if outcome == "caught" else None, "reason": "" if outcome == "caught" else "for a reason",
+        }
+        for fault, audit, outcome in rows
+    ]  # fmt: skip
+
+
 def digest(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
@@ -79,8 +105,9 @@ class RunOnDisk:
     manifest: dict = field(repr=False)
 
 
-def write_run(root: Path, measured=None, name="20261130T120000Z-0a1b2c3d") -> RunOnDisk:
-    """A run folder and the revision it is about."""
+def write_run(root: Path, measured=None, name="20261130T120000Z-0a1b2c3d", serving=None) -> RunOnDisk:
+    """A run folder and the revision it is about; `serving` is what its policy asks of serving."""
+    policy = {"format": 1, "max_new_events": 32, **({} if serving is None else {"serving": serving})}
     revision = root / "revision"
     if not revision.exists():
         write_revision(revision)
@@ -90,14 +117,18 @@ def write_run(root: Path, measured=None, name="20261130T120000Z-0a1b2c3d") -> Ru
     report = {
         "format": 1, "run": name, "created": "2026-11-30T12:00:00+00:00", "revision": revision_digest,
         "revision_name": "event-gpt-test", "snapshot": digest("rows"), "dtype": "float32",
-        **judged(sound() if measured is None else measured),
+        **judge(
+            self_checked(sound() if measured is None else measured), SETTINGS, COMPARISONS,
+            limits_from(None, self_check=True), awaited=() if serving is None else ("serving limits",),
+        ).to_report(),
+        "self_check": {"ran": True, "problem": None, "faults": planted()},
     }  # fmt: skip
     (folder / "report.json").write_bytes(canonical(report))
     manifest = {
         "format": 1, "run": name, "created": report["created"],
         "revision": {"name": "event-gpt-test", "digest": revision_digest, "folder": "revision"},
         "snapshot": {"digest": digest("rows"), "file": "store.duckdb", "file_sha256": digest("file")},
-        "policy": {"digest": digest("policy"), "document": {"format": 1, "max_new_events": 32}},
+        "policy": {"digest": digest("policy"), "document": policy},
         "event_map": {"version": "1", "digest": digest("map")},
         "event_order": {"version": "2", "digest": digest("order")},
         "device": {"device": "cpu", "processor": "test"}, "versions": {"python": "3.11"},
@@ -119,6 +150,26 @@ def write_artifact(folder: Path, made: RunOnDisk, **changed) -> None:
         **changed,
     }  # fmt: skip
     (folder / "artifact.json").write_bytes(canonical(document))
+
+
+def evidence_document(about: Path, kind="bench", **changed) -> dict:
+    """What a bench or a replay of an artifact writes, with all checks passed."""
+    digest_of_it = f"sha256:{hashlib.sha256((about / 'artifact.json').read_bytes()).hexdigest()}"
+    check = {
+        "audit": "serving limits" if kind == "bench" else "replay", "unit": "ms", "count": 3000, "status": "passed",
+        "reason": "within limit",
+    }  # fmt: skip
+    checks = [{**check, "name": name, "value": 40.0, "limit": 50} for name in ("first event p95", "whole request p95")]
+    return {
+        "format": 1, "kind": kind, "artifact": digest_of_it, "created": "2026-11-30T12:00:00+00:00",
+        "device": {"device": "cpu"}, "status": "passed", "checks": checks, "levels": [], **changed,
+    }  # fmt: skip
+
+
+def write_evidence(path: Path, document: dict) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
+    return path
 
 
 def write_revision(folder: Path, weights: bytes = b"weights") -> None:

@@ -1,0 +1,50 @@
+"""What a run and the evidence given with it amount to together: only serving limits are left to evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from auditlib.release.evidence import EvidenceFile, missing_limits
+from auditlib.release.judge import approved
+
+SERVING = "serving limits"
+"""The one failure that a run cannot measure: a policy that states limits on serving leaves it to a bench."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Failures and what is missing after the evidence, and whether the gate lets the release through."""
+
+    failures: tuple[str, ...]
+    not_measured: tuple[str, ...]
+    approved: bool
+
+    @property
+    def wrong(self) -> str:
+        """Everything that keeps the gate from letting it through, for a message."""
+        return ", ".join([*self.failures, *(f"{name} not measured" for name in self.not_measured)])
+
+
+def settle(report: Mapping[str, Any], policy: Mapping[str, Any], evidence: Sequence[EvidenceFile]) -> Settled:
+    """A report under its policy document, with the evidence that is given with it.
+
+    A passed bench settles the serving limits and nothing else; evidence that did not pass is never passed over.
+    """
+    asked = "serving" in policy or SERVING in report["not_measured"]
+    statuses = {one.status for one in evidence} | ({_of_bench(policy, evidence)} if asked else set())
+    missing = [name for name in report["not_measured"] if name != SERVING]
+    missing += [SERVING] * ("not measured" in statuses)
+    failures = [name for name in report["failures"] if name != SERVING]
+    failures += [SERVING] * ("failed" in statuses or SERVING in report["failures"])
+    rest = {**report, "failures": failures, "not_measured": missing}
+    return Settled(tuple(failures), tuple(missing), approved(rest) and statuses <= {"passed"})
+
+
+def _of_bench(policy: Mapping[str, Any], evidence: Sequence[EvidenceFile]) -> str:
+    """What becomes of the serving limits that a policy states: one of them that no bench answers is not measured."""
+    bench = next((one for one in evidence if one.kind == "bench"), None)
+    if bench is None or (bench.status == "passed" and any(missing_limits(policy, bench.checks))):
+        return "not measured"
+    return bench.status
