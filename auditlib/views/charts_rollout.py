@@ -1,0 +1,50 @@
+"""The figure of a rollout: how the evidence against the new arm came about."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from auditlib.views.figure import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    exact,
+    figure,
+    limit_line,
+    log_axis,
+    nothing,
+    whole_numbers,
+)
+from auditlib.views.text import in_figure
+
+_LINES = ((BLUE, "solid"), (ORANGE, "dash"), (GREEN, "dot"), (PURPLE, "dashdot"), (GREY, "longdash"), (BLUE, "dot"))
+_LOWEST, _HIGHEST = 1e-4, 1e8
+"""E-values beyond these are drawn there: no reader needs to tell them from one another."""
+
+
+def evidence(history: pd.DataFrame, log_limit: float) -> go.Figure:
+    """E-value of each test over the rows seen, on a log axis, with the value at which a test speaks.
+
+    Columns: rows, test, log_e (natural logarithm).
+    """
+    if history.empty:
+        return nothing("No row has been logged yet.")
+    drawn = figure("Evidence against the new arm", "rows of the log", "e-value, log scale", 420)
+    for (name, rows), (colour, dash) in zip(history.groupby("test", sort=False), _LINES, strict=False):
+        logs = rows["log_e"].to_numpy(dtype=float)
+        heights = np.exp(np.clip(logs, math.log(_LOWEST), math.log(_HIGHEST)))
+        trace = go.Scatter(x=rows["rows"], y=heights, mode="lines", name=in_figure(name), line={"color": colour})
+        trace.line.dash = dash
+        trace.customdata = exact(logs / math.log(10))
+        trace.hovertemplate = "%{x} rows: e-value 10^%{customdata}<extra></extra>"
+        drawn.add_trace(trace)
+    limit_line(drawn, math.exp(log_limit), "speaks from")
+    log_axis(drawn, "y", _LOWEST, max(1e3, math.exp(min(float(history["log_e"].max()), math.log(_HIGHEST)))))
+    whole_numbers(drawn, "x", float(history["rows"].max()))
+    return drawn

@@ -1,0 +1,76 @@
+"""The rollout page: where a rollout stands, what comes next, and words where nothing is there or nothing holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from auditlib.release.rollout_plan import RELEASED
+from auditlib.views import charts_rollout
+from auditlib.web import rollout_facts
+from tests.web.rollouts import make_rollout
+from tests.web.test_pages import opened, place, warm_server, words, world  # noqa: F401 - fixtures
+
+
+def test_without_a_rollout_the_page_says_how_one_begins(place):  # noqa: F811
+    said = words(opened("rollout"))
+    assert "There is no rollout yet" in said
+
+
+def test_the_page_says_where_a_rollout_stands_and_what_it_needs(place):  # noqa: F811
+    make_rollout(place)
+    said = words(opened("rollout"))
+    assert "It is at: canary 50" in said
+    assert "Next: promote to released." in said
+    assert "Nothing is wrong with the log." in said
+
+
+def test_harm_is_said_before_anything_else(place):  # noqa: F811
+    def broken(row):
+        late = row.stage == "canary 50" and row.arm == "new"
+        return replace(row, valid=False, rule="<b>init</b>") if late else row
+
+    make_rollout(place, spoil=broken)
+    app = opened("rollout")
+    assert any("Next: roll back." in one.value for one in app.error)
+
+
+def test_a_chain_that_was_cut_off_shows_nothing_of_the_rollout(place):  # noqa: F811
+    chain = make_rollout(place) / "chain.jsonl"
+    chain.write_bytes(b"".join(line + b"\n" for line in chain.read_bytes().splitlines()[:-1]))
+    said = words(opened("rollout"))
+    assert "does not hold" in said
+    assert "Next:" not in said
+
+
+def test_links_and_folders_without_a_chain_are_no_rollouts(tmp_path):
+    folder = make_rollout(tmp_path, upto="shadow")
+    (tmp_path / "rollouts" / "empty").mkdir()
+    (tmp_path / "rollouts" / "elsewhere").symlink_to(folder)
+    assert list(rollout_facts.rollouts(tmp_path)) == ["greedy"]
+
+
+@pytest.mark.parametrize("upto", ["shadow", "canary 5", "canary 50", RELEASED])
+def test_the_drawn_evidence_ends_where_the_decision_stands(tmp_path, upto):
+    folder = make_rollout(tmp_path, upto=upto)
+    found = rollout_facts.followed(folder, tmp_path / "trust.json")
+    last = rollout_facts.history(found).groupby("test").last()["log_e"]
+    assert {test.name: pytest.approx(test.log_e) for test in found.decision.tests} == dict(last)
+
+
+@pytest.mark.parametrize("log_e", [0.0, -1e6, 1e6])
+def test_the_figure_draws_any_evidence_with_its_limit(log_e):
+    history = pd.DataFrame({"rows": [1, 2], "test": ["invalid"] * 2, "log_e": [0.0, log_e]})
+    drawn = charts_rollout.evidence(history, np.log(80))
+    assert [trace.name for trace in drawn.data] == ["invalid", "speaks from 80"]
+    assert np.isfinite(drawn.data[0].y).all()
+
+
+def test_an_empty_history_is_said_in_words():
+    assert (
+        "No row"
+        in charts_rollout.evidence(pd.DataFrame(columns=["rows", "test", "log_e"]), 1.0).layout.annotations[0].text
+    )
