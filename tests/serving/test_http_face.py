@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import re
+import threading
 from dataclasses import replace
 
 import pytest
@@ -195,8 +196,6 @@ class Slow(ToyDecoder):
 
 
 def test_a_caller_who_hangs_up_frees_the_slot_and_has_a_row(tmp_path):
-    import threading
-
     gate = threading.Event()
     service = opened(toy(decoder=Slow(gate), slots=1, queue=0), log=RequestLog(tmp_path))
     caller = Caller([json.dumps(SOUND).encode()])
