@@ -22,6 +22,12 @@ from auditlib.runs.live_columns import to_rows
 from auditlib.runs.live_files import Part, read_csv_part, read_duckdb_part, read_parquet_part
 from auditlib.runs.live_lines import read_lines_part
 
+_TRIES = 5
+
+
+class _MovedError(LogError):
+    """A journal is no longer where it was."""
+
 
 @dataclass(frozen=True)
 class LiveLog:
@@ -52,6 +58,15 @@ def read_live_log(path: Path) -> LiveLog:
     A Parquet part that was not written to its end is left out and counted as unfinished; a last line that has no line
     end is left out and counted as unread. The journal of a service, with rows that are in no part yet, is read too.
     """
+    for _ in range(_TRIES - 1):
+        try:
+            return _read_once(path)
+        except _MovedError:
+            continue  # a journal became a part between listing and reading; list again
+    return _read_once(path)
+
+
+def _read_once(path: Path) -> LiveLog:
     unread: Counter[str] = Counter()
     parts: dict[str, Part] = {}
     unfinished = 0
@@ -70,11 +85,13 @@ def read_live_log(path: Path) -> LiveLog:
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
+        # journals first: one that becomes a part meanwhile is then missed at reading, and not passed over
+        journals = sorted(path.glob("journal-*.jsonl"))
         # names with a dot in front are files that a writer has not renamed yet: they are no part of the log so far
         parts = sorted(file for file in path.glob("*.parquet") if not file.name.startswith("."))
         written = {file.stem.replace("part-", "journal-") for file in parts}
         # a journal beside its own part was left by a kill between writing the one and removing the other
-        return [*parts, *(file for file in sorted(path.glob("journal-*.jsonl")) if file.stem not in written)]
+        return [*parts, *(file for file in journals if file.stem not in written)]
     return [path]
 
 
@@ -85,7 +102,10 @@ def _read(file: Path) -> Part:
     reader = readers.get(file.suffix)
     if reader is None:
         raise LogError(f"{file} is no live log; its name must end in {', '.join(readers)}, or be a folder of parts")
-    return reader(file)
+    try:
+        return reader(file)
+    except LogError as error:
+        raise error if file.exists() or file.suffix != ".jsonl" else _MovedError(str(error)) from error
 
 
 class _Hasher:

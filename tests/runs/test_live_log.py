@@ -15,6 +15,7 @@ import pytest
 
 from auditlib.errors import LogError
 from auditlib.release.rollout_rows import COLUMNS
+from auditlib.runs import live_log
 from auditlib.runs.live_log import read_live_log
 from auditlib.serving.log_row import SCHEMA, LogRow, to_table
 from auditlib.serving.request_log import RequestLog
@@ -130,6 +131,21 @@ def test_a_journal_that_became_a_part_before_its_writer_was_killed_is_not_read_t
     pq.write_table(to_table(ROWS[:1]), tmp_path / f"{path.stem.replace('journal', 'part')}.parquet")
     assert read_live_log(tmp_path).rows.count == 1
     journal.close()
+
+
+def test_a_journal_that_becomes_a_part_while_the_folder_is_read_loses_no_row(tmp_path, monkeypatch):
+    log = RequestLog(tmp_path, rows_a_part=1000)
+    for one in ROWS:
+        log.keep(one)
+    read = live_log.read_lines_part
+
+    def rolling(file):
+        log.flush()
+        return read(file)
+
+    monkeypatch.setattr(live_log, "read_lines_part", rolling)
+    assert read_live_log(tmp_path).rows.count == len(ROWS)
+    log.close()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
