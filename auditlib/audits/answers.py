@@ -18,8 +18,10 @@ def recount_answer(served: Served, encoded: Encoded, found: Generated) -> Emitte
 
 
 def in_ids(served: Served, encoded: Encoded, answer: Answer) -> Generated:
-    """An answer that went out by name, as the ids that it stands for; EventMapError for a name that is none."""
+    """An answer that went out by name, as the ids that it stands for; a name that is no event counts as padding."""
+    ids, padding = served.event_map, served.event_map.padding
+    known = {ids.name(event): event for event in ids.domain}
     ended = answer.stop == "end"
-    events = (*served.event_map.encode(answer.events), *([served.event_map.end] if ended else []))
+    events = (*(known.get(name, padding) for name in answer.events), *([ids.end] if ended else []))
     room = min(encoded.max_new, served.decoder.context_length - len(encoded.prefix))
     return Generated(events, answer.stop, answer.forced, answer.score, ended and not answer.forced, room)

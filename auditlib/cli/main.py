@@ -7,7 +7,18 @@ import sys
 import traceback
 
 from auditlib import __version__
-from auditlib.cli import auditing, exporting, modelling, packaging, reproducing, rolling, serving, sessions, verdicts
+from auditlib.cli import (
+    auditing,
+    exporting,
+    measuring,
+    modelling,
+    packaging,
+    reproducing,
+    rolling,
+    serving,
+    sessions,
+    verdicts,
+)
 from auditlib.cli.output import printable
 from auditlib.errors import PrefixgateError
 
@@ -26,7 +37,18 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"prefixgate {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for module in (sessions, modelling, exporting, auditing, reproducing, packaging, rolling, serving, verdicts):
+    for module in (
+        sessions,
+        modelling,
+        exporting,
+        auditing,
+        reproducing,
+        packaging,
+        measuring,
+        rolling,
+        serving,
+        verdicts,
+    ):
         module.add_verbs(verbs)
     return parser
 

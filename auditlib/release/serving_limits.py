@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from auditlib.errors import PolicyError
@@ -92,7 +93,10 @@ def _at(limit: Limit, at_most: float) -> Limit:
     number = finite(at_most)
     if number is None or number < 0:
         raise PolicyError(f"serving limits: {limit.check} is {at_most!r}; a finite number from 0 is needed")
-    return Limit(limit.audit, limit.check, limit.failure, number, limit.unit, limit.blocks, min_count=limit.min_count)
+    if limit.unit != "share" or not 0 < number < 1:
+        return replace(limit, at_most=number)
+    # Fewer clean observations than these cannot bound so small a share with 95 % confidence: 2,995 for 0.001.
+    return replace(limit, at_most=number, min_count=math.ceil(math.log(0.05) / math.log1p(-number)))
 
 
 def _shown(one: Check) -> dict[str, Any]:

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from auditlib.audits.base import Findings
+from auditlib.audits.bench_findings import bench_findings
 from auditlib.audits.device import fingerprint
 from auditlib.audits.replay import replay
+from auditlib.decoding.policies import Policy
 from auditlib.files import write_whole
 from auditlib.progress import Progress, silent
 from auditlib.release.checks import Measured
 from auditlib.release.limits import Limit
-from auditlib.release.serving_limits import REPLAY_LIMITS, judge_serving
+from auditlib.release.serving_limits import REPLAY_LIMITS, bench_limits, judge_serving
 from auditlib.runs.manifest import document_bytes
 from auditlib.serving.artifact import Artifact
+from auditlib.serving.bench import BenchPlan, run_bench
 from auditlib.serving.fixed_batch import read_fixed_batch
+from auditlib.serving.memory import shape_of
+from auditlib.serving.plan import serving_plan
+
+_OTHERS = 600  # requests to every load that no limit is held against; 299 bound a 99th percentile
+_COMPARED = 300
 
 
 def replay_artifact(
@@ -32,6 +41,57 @@ def replay_artifact(
     served = artifact.load(device, allow_code=allow_code)
     found = replay(served, batch, same_device=studied_here(artifact, device), progress=progress)
     return evidence("replay", artifact, device, found, REPLAY_LIMITS)
+
+
+def bench_plan(
+    policy: Policy, *, levels: Sequence[int] = (), requests: int | None = None, seed: int = 0, timeout: float = 30.0
+) -> BenchPlan:
+    """How a policy's serving part wants an artifact loaded; `levels` and `requests` in place of what it says."""
+    plan = serving_plan(policy)
+    count = plan.requests if requests is None else requests
+    return BenchPlan(
+        plan.concurrency,
+        count,
+        min(_OTHERS, count),
+        min(_COMPARED, count),
+        levels=tuple(levels),
+        timeout=timeout,
+        seed=seed,
+    )
+
+
+def bench_artifact(
+    artifact: Artifact,
+    plan: BenchPlan,
+    policy: Policy | None = None,
+    *,
+    device: str = "cpu",
+    allow_code: bool = False,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """The evidence document of a bench of the artifact on this device, held against the limits of `policy`.
+
+    `policy` None: the one that the artifact was packaged under. ArtifactError where the artifact serves nothing.
+    """
+    policy = policy or artifact.policy
+    limits = serving_plan(policy).limits
+    batch = read_fixed_batch(artifact)
+    served = artifact.load(device, allow_code=allow_code)
+    found = bench_findings(served, run_bench(served, batch, plan, progress))
+    shape = shape_of(served)
+    return evidence(
+        "bench",
+        artifact,
+        device,
+        found,
+        bench_limits(limits),
+        policy=policy.digest,
+        stated=dict(limits),
+        plan=asdict(plan),
+        served={"strategy": served.strategy, "decoding": served.setting.name, "width": served.setting.width},
+        shape=None if shape is None else asdict(shape),
+        context_length=served.decoder.context_length,
+    )
 
 
 def studied_here(artifact: Artifact, device: str) -> bool:
