@@ -17,6 +17,7 @@ parts_jobs.audit_buttons(here)
 
 st.header("Signatures", help="A verdict counts when as many people have signed it as the trust file asks for.")
 parts_verdict.signatures(desk, here, run)
+parts_verdict.people(desk, run)
 
 st.header("Sign")
 parts_verdict.sign_form(desk, run)

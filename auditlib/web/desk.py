@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from auditlib.errors import InputError, PrefixgateError
 from auditlib.release.bundles import bundles_of
-from auditlib.release.signing import new_key
-from auditlib.release.trust import Trust, load_trust
+from auditlib.release.signing import new_key, open_envelope
+from auditlib.release.trust import SIGNER, Trust, TrustedKey, load_trust
 from auditlib.release.verdict import SignedVerdict, VerifiedVerdict, sign_run, verify_verdict
 from auditlib.runs.folder import Run, open_run
 from auditlib.web.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One key of the trust file: whose it is, why it does not count (empty when it does), whether it has signed.
+
+    `holder` is the person as people are told apart.
+    """
+
+    person: str
+    holder: str
+    keyid: str
+    against: str
+    signed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +99,20 @@ class Desk:
         report = run.folder / "report.json" if run else None
         return verify_verdict(envelope, self.settings.trust, report=report, revision=revision)
 
+    def roster(self, run: Run, now: datetime) -> tuple[Place, ...]:
+        """Everybody whose signature the trust file counts, and who of them has signed the run's verdict.
+
+        An envelope in which anything was altered has no signer.
+        """
+        trust, file = self.trust(), self.verdict_file(run)
+        if trust is None:
+            return ()
+        signed = _signed_by(file.read_bytes(), trust) if file.exists() else set()
+        return tuple(
+            Place(key.person, key.holder, key.keyid, _standing(key, now), key.keyid in signed)
+            for key in sorted(trust.keys.values(), key=lambda key: (key.holder, key.keyid))
+        )
+
     def digest(self, run: Run) -> str | None:
         """Digest of the run's signed statement, None while it is unsigned or does not verify."""
         file = self.verdict_file(run)
@@ -98,6 +127,23 @@ class Desk:
         found = bundles_of(self.verdict_file(run).read_bytes())
         people = {keyid: key.person for keyid, key in trust.keys.items()} if trust else {}
         return {people.get(keyid, keyid[:16]): bundle for keyid, bundle in found.items()}
+
+
+def _signed_by(envelope: bytes, trust: Trust) -> set[str]:
+    """Ids of the keys whose signatures hold, however many people are asked for."""
+    try:
+        return {key.keyid for key in open_envelope(envelope, replace(trust, threshold=1)).keys}
+    except PrefixgateError:
+        return set()
+
+
+def _standing(key: TrustedKey, now: datetime) -> str:
+    """Why a key does not count, empty when it does."""
+    if key.revoked:
+        return "revoked"
+    if SIGNER not in key.roles:
+        return "may not sign releases"
+    return "" if key.valid_at(now) else "outside its time"
 
 
 def explain(problem: PrefixgateError) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import chain
 
+import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from auditlib.errors import PrefixgateError
 from auditlib.release.judge import approved
+from auditlib.release.refusals import RefusedError
 from auditlib.release.verdict import VerifiedVerdict
 from auditlib.runs.folder import Run
 from auditlib.views.junit import to_junit
@@ -52,6 +55,11 @@ def signatures(desk: Desk, here: state.Selection, run: Run) -> None:
     envelope = file.read_bytes()
     try:
         _show(desk.check(envelope, run, here.entry.folder if here.entry else None))
+    except RefusedError as problem:
+        early = problem.reason == "threshold"
+        words = "Not complete yet." if early else "The verdict on file does not hold."
+        show, icon = (st.warning, ":material/group:") if early else (st.error, ":material/gpp_bad:")
+        show(f"{words} {in_markdown(explain(problem), 1000)}", icon=icon)
     except PrefixgateError as problem:
         st.error(f"The verdict on file does not hold. {in_markdown(explain(problem), 1000)}", icon=":material/gpp_bad:")
     row = st.container(horizontal=True)
@@ -60,6 +68,37 @@ def signatures(desk: Desk, here: state.Selection, run: Run) -> None:
         _file(row, f"Sigstore bundle of {person}", bundle, f"{run.id}.{short(person)}.sigstore.json")
     if desk.settings.trust.exists():
         _file(row, "Trust file", desk.settings.trust.read_bytes(), "trust.json")
+
+
+def people(desk: Desk, run: Run) -> None:
+    """How many people must sign, who has, and whose signature is missing."""
+    trust = desk.trust()
+    if trust is None:
+        return
+    found = desk.roster(run, datetime.now(UTC))
+    counted = {place.holder: place.person for place in found if not place.against}
+    signed = {place.holder for place in found if place.signed and not place.against}
+    missing = [safe(person, 80) for holder, person in counted.items() if holder not in signed]
+    lacking = trust.threshold - len(signed)
+    st.text(f"Signed by {len(signed)} of the {_people(trust.threshold)} that the trust file asks for.")
+    if lacking > len(missing):
+        st.warning("The trust file asks for more people than have a key that counts.", icon=":material/warning:")
+    elif lacking > 0:
+        st.text(f"Still needed: {lacking} of {', '.join(missing)}.")
+    rows = [
+        {
+            "person": safe(place.person, 80),
+            "key": short(place.keyid),
+            "signed": "✓ signed" if place.signed else "– not yet",
+            "counts": place.against or "yes",
+        }
+        for place in found
+    ]
+    st.dataframe(pd.DataFrame(rows), key="people", hide_index=True, alt="Who may sign, and who has")
+
+
+def _people(count: int) -> str:
+    return "1 person" if count == 1 else f"{count} people"
 
 
 def sign_form(desk: Desk, run: Run) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from auditlib.errors import InputError, IntegrityError, KeyFileError, VerdictError
+from auditlib.release.signing import new_key
 from auditlib.web.desk import Desk, explain
 from auditlib.web.settings import read_settings
 from tests.web.world import a_run, make_world
@@ -124,3 +126,36 @@ def test_without_a_trust_file_nothing_is_valid(desk, approved):
 
 def test_an_error_is_told_as_a_sentence():
     assert explain(InputError("no key; make one")) == "No key; make one"
+
+
+def test_the_roster_says_who_has_signed_and_whose_key_does_not_count(desk, approved):
+    now = datetime.now(UTC)
+    assert desk.roster(approved, now) == ()
+    desk.make_key("Ada", PASSPHRASE, PASSPHRASE)
+    assert [(place.person, place.against, place.signed) for place in desk.roster(approved, now)] == [("Ada", "", False)]
+    add_people(desk, "Bea", "Cy")
+    ask_for(desk, 2, Cy={"revoked": True})
+    done = desk.sign(approved, "ada", PASSPHRASE, "approve", "fine")
+    found = {place.person: (place.against, place.signed) for place in desk.roster(approved, now)}
+    assert found == {"Ada": ("", True), "Bea": ("", False), "Cy": ("revoked", False)}
+    with pytest.raises(VerdictError, match="signed by 1 of the 2 people"):
+        desk.check(done.path.read_bytes(), approved)
+    later = desk.roster(approved, now + timedelta(days=4000))
+    assert {place.against for place in later} == {"outside its time", "revoked"}
+    desk.sign(approved, "bea", PASSPHRASE, "approve", "fine")
+    assert desk.check(done.path.read_bytes(), approved).says_yes
+    done.path.write_bytes(done.path.read_bytes().replace(b'"sig":"M', b'"sig":"N'))
+    assert not any(place.signed for place in desk.roster(approved, now))
+
+
+def add_people(desk, *names):
+    for name in names:
+        new_key(desk.settings.keys / f"{name.lower()}.pem", name, PASSPHRASE.encode(), desk.settings.trust)
+
+
+def ask_for(desk, threshold, **changes):
+    """Let the trust file ask for more people, and change entries by person."""
+    document = json.loads(desk.settings.trust.read_text())
+    document["threshold"] = threshold
+    document["keys"] = [{**key, **changes.get(key["person"], {})} for key in document["keys"]]
+    desk.settings.trust.write_text(json.dumps(document))

@@ -1,0 +1,54 @@
+"""Two people decide: who has signed, who is missing, and a refusal that is on record."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from auditlib.release.signing import new_key
+from tests.browser.driving import server, settled
+from tests.web.world import make_world
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+PASSPHRASE = "correct horse"
+
+
+def sign(page, key, button, comment=""):
+    settled(page)
+    box = page.get_by_role("combobox", name="Your key")
+    if box.input_value() != key:
+        box.click()
+        box.fill(key)
+        page.keyboard.press("Enter")
+    page.get_by_role("textbox", name="Comment").fill(comment)
+    page.get_by_label("Passphrase of the key").fill(PASSPHRASE)
+    page.get_by_role("button", name=button, exact=True).click()
+
+
+def test_a_refusal_needs_two_people_and_the_page_says_whose_signature_is_missing(window, tmp_path):
+    world, home = make_world(tmp_path / "world"), tmp_path / "home"
+    for person in ("Ada", "Bea"):
+        new_key(home / "keys" / f"{person.lower()}.pem", person, PASSPHRASE.encode(), home / "trust.json")
+    trust = json.loads((home / "trust.json").read_text())
+    (home / "trust.json").write_text(json.dumps({**trust, "threshold": 2}))
+    with server(home, "--store", str(world.store), "--runs", str(world.runs)) as url:
+        page = window.new_page()
+        page.goto(f"{url}/verdict")
+        expect(page.get_by_text("Signed by 0 of the 2 people that the trust file asks for.")).to_be_visible(
+            timeout=60_000
+        )
+        expect(page.get_by_text("Still needed: 2 of Ada, Bea.")).to_be_visible()
+        sign(page, "ada", "Sign", "gaps far over tolerance")
+        expect(page.get_by_text("Still needed: 1 of Bea.")).to_be_visible(timeout=60_000)
+        expect(page.get_by_text(re.compile("Not complete yet"))).to_be_visible()
+        sign(page, "bea", "Add my signature", "gaps far over tolerance")
+        expect(page.get_by_text("Signed by 2 of the 2 people that the trust file asks for.")).to_be_visible(
+            timeout=60_000
+        )
+        expect(page.get_by_text(re.compile("Valid, signed by Ada, Bea. It says: do not release"))).to_be_visible()
+        expect(page.get_by_text(re.compile("Decision: refuse. Comment: gaps far over tolerance"))).to_be_visible()
+        ledger = (home / "verdicts" / "ledger.jsonl").read_text()
+    assert len(ledger.splitlines()) == 1
