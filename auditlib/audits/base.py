@@ -58,7 +58,8 @@ class Subject:
     `load(dtype)` gives a fresh decoder of the same revision in another dtype; it raises DecoderError where the adapter
     has none. `decoder` is in `dtype` on `device`. `trained_on` counts held-out sessions that stand on the training side
     of the snapshot which the revision's own training record names; None when it has no such record, or this store does
-    not hold that snapshot.
+    not hold that snapshot. `most_rows` is how many rows are read together at most, on either path: no
+    result of a sound decoder depends on it.
     """
 
     name: str

@@ -116,9 +116,7 @@ def spread(rows: Sequence[Row], count: int) -> tuple[Row, ...]:
     return tuple(rows[round(index * (len(rows) - 1) / (count - 1))] for index in range(count))
 
 
-def batches(
-    rows: Sequence[Row], vocabulary: int, most_rows: int, most_logits: int = 1 << 22
-) -> Iterator[list[Row]]:
+def batches(rows: Sequence[Row], vocabulary: int, most_rows: int, most_logits: int = 1 << 22) -> Iterator[list[Row]]:
     """`rows` in their order, in batches of at most `most_rows` and, where rows allow it, `most_logits` numbers."""
     batch: list[Row] = []
     for row in rows:

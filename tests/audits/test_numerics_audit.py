@@ -75,7 +75,26 @@ def test_a_ratio_of_something_that_is_no_number_is_infinite():
     [(2, 2.0, False), (2, 5.0, True), (50, 1.4, False), (50, 1.6, True), (9, math.nan, True)],
 )
 def test_a_short_session_needs_a_larger_ratio_to_count(length, ratio, above):
-    assert SessionRatio((1,) * length, ratio, 0.0).above(1.25) is above
+    assert SessionRatio((1,) * length, ratio, 0.0, length).above(1.25) is above
+
+
+@pytest.mark.parametrize(("full", "carriers"), [((1e-6, 1e-6, 1e-6, 1e-6), 4), ((1e-4, 0, 0, 0), 1), ((0, 0, 0, 0), 4)])
+def test_positions_count_by_how_much_of_the_full_paths_error_they_carry(full, carriers):
+    exact = torch.ones(1, 4, 3, dtype=torch.float64)
+    errors = Errors(6e-8)
+    errors.add([(1, 2, 3, 4)], exact + 1e-6, exact + torch.tensor(full)[None, :, None], exact)
+    assert next(errors.of([(1, 2, 3, 4)])).carriers == pytest.approx(carriers, rel=0.01)
+
+
+def test_a_fault_of_the_cached_path_does_not_widen_what_it_is_held_against():
+    exact = torch.ones(1, 4, 3, dtype=torch.float64)
+    sound, faulty = Errors(6e-8), Errors(6e-8)
+    sound.add([(1, 2, 3, 4)], exact + 1e-6, exact + 1e-6, exact)
+    faulty.add([(1, 2, 3, 4)], exact + torch.tensor([0, 0, 0, 1.0])[None, :, None], exact + 1e-6, exact)
+    one, other = next(sound.of([(1, 2, 3, 4)])), next(faulty.of([(1, 2, 3, 4)]))
+    assert one.carriers == other.carriers
+    assert other.above(1.25)
+    assert not one.above(1.25)
 
 
 def test_beginnings_of_a_row_have_the_errors_of_their_own_positions():
