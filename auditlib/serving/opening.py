@@ -158,6 +158,8 @@ def open_service(
     """
     options, clock = options or ServiceOptions(), clock or Clock()
     artifact = open_artifact(folder, digest)
+    if not artifact.serves and options.stage is not None:
+        raise ArtifactError(f"{folder}: serves nothing, so it cannot be rolled out; serve it without --stage")
     fallback = fallback_of(artifact, fallback_folder)
     served = artifact.load(options.device, allow_code=options.allow_code) if artifact.serves else None
     earlier = None if fallback is None else fallback.load(options.device, allow_code=options.allow_code)
@@ -201,8 +203,8 @@ def _services(
         return Service(what, fallback=behind, keep=keeper.keep, **terms)  # type: ignore[arg-type]
 
     if served is None:
-        if earlier is None or options.stage is not None:
-            raise ArtifactError("the artifact serves nothing, so it cannot be rolled out; serve it without --stage")
+        if earlier is None:
+            raise ArtifactError("neither the artifact nor a fallback serves; package again")
         return {"fallback": made("fallback", earlier, None, 0.0)}
     services: dict[Arm, Service] = {"new": made("new", served, earlier, options.compare)}
     if options.stage is not None:

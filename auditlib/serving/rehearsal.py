@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from auditlib.decoders.protocol import Decoder
 from auditlib.errors import EventMapError, InputError, RequestFailedError, RequestRefusedError
 from auditlib.serving.artifact import open_artifact
@@ -32,14 +34,18 @@ _SOUND_STEPS = 2  # before a planted failure shows, so that it meets a batch und
 
 
 class _Failing(Engine):
-    """An engine that is sound for a few steps."""
+    """An engine that is sound for a few steps. `shown` collects the steps at which it was not."""
 
     released: threading.Event
+    shown: list[int]
     _steps = 0
 
     def step(self) -> list[Finished]:
         self._steps += 1
-        return self.fail() if self._steps > _SOUND_STEPS else super().step()
+        if self._steps <= _SOUND_STEPS:
+            return super().step()
+        self.shown.append(self._steps)
+        return self.fail()
 
     def fail(self) -> list[Finished]:
         """One step gone wrong."""
@@ -99,7 +105,8 @@ FAILURES: Mapping[str, type[Engine]] = {
 class Trial:
     """What became of all requests under one failure: answers by path, how many were right, wrong, or not given.
 
-    `showed` counts how often a path gave no answer that holds: a failure that never showed has rehearsed nothing.
+    `showed` counts how often a path gave no answer that holds, because of the failure: one that never showed has
+    rehearsed nothing.
     """
 
     failure: str
@@ -191,8 +198,8 @@ class _Stage:
         return asyncio.run(self._trial(failure))
 
     async def _trial(self, failure: str) -> Trial:
-        trial, released = Trial(failure), threading.Event()
-        kind = type("Planted", (FAILURES[failure],), {"released": released})
+        trial, released, shown = Trial(failure), threading.Event(), list[int]()
+        kind = type("Planted", (FAILURES[failure],), {"released": released, "shown": shown})
         make = self._planting(kind, only_cached=failure == "cache is rejected")
         service = Service(self._served, fallback=self._earlier, timeout=self._timeout, make_engine=make)
         room = asyncio.Semaphore(self._served.bounds.slots)
@@ -201,7 +208,7 @@ class _Stage:
                 await asyncio.gather(*(self._ask(service, room, request, trial) for request in self._requests))
         finally:
             released.set()
-        trial.showed = sum(service.counts.fallbacks.values())
+        trial.showed = sum(service.counts.fallbacks.values()) if shown else 0
         return trial
 
     def _planting(self, kind: type[Engine], *, only_cached: bool) -> Callable[..., Engine]:
@@ -258,33 +265,24 @@ def _request(served: Served, number: int, prefix: tuple[int, ...], attributes: M
     return Request(f"rehearsal {number}", names, attributes, served.bounds.max_new_events, f"rehearsal-{number}")
 
 
-class _Spoilt:
-    """Before a decoder's own methods: what they give is not a number while the engine says so."""
-
-    __slots__ = ()
-
-    def full(self, events: Any, valid: Any) -> Any:
-        return self._soiled(super().full(events, valid))  # type: ignore[misc]
-
-    def prefill(self, events: Any, valid: Any) -> Any:
-        logits, cache = super().prefill(events, valid)  # type: ignore[misc]
-        return self._soiled(logits), cache
-
-    def extend(self, events: Any, valid: Any, cache: Any) -> Any:
-        logits, cache = super().extend(events, valid, cache)  # type: ignore[misc]
-        return self._soiled(logits), cache
-
-    def _soiled(self, logits: Any) -> Any:
-        raise NotImplementedError
-
-
 def _spoilt(decoder: Decoder, engine: _WithoutNumbers) -> Decoder:
-    """A copy of the decoder, over the same weights, that obeys the engine's word on when to fail."""
+    """A copy of the decoder, over the same weights, whose logits are no numbers while the engine says so."""
+    found: Any = copy.copy(decoder)  # a copy keeps what else the decoder can do, as a wrapper would not
 
-    def soiled(_: object, logits: Any) -> Any:
+    def soiled(logits: Tensor) -> Tensor:
         return logits * float("nan") if engine.fails else logits
 
-    kind = type(decoder)
-    found: Decoder = copy.copy(decoder)
-    found.__class__ = type(kind.__name__, (_Spoilt, kind), {"__slots__": (), "_soiled": soiled})
-    return found
+    def full(events: Tensor, valid: Tensor) -> Tensor:
+        return soiled(decoder.full(events, valid))
+
+    def prefill(events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
+        logits, cache = decoder.prefill(events, valid)
+        return soiled(logits), cache
+
+    def extend(events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        logits, cache = decoder.extend(events, valid, cache)
+        return soiled(logits), cache
+
+    found.full, found.prefill, found.extend = full, prefill, extend
+    spoilt: Decoder = found
+    return spoilt

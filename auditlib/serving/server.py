@@ -24,6 +24,8 @@ _LARGEST_HEAD = 16 * 1024
 
 def bind(host: str, port: int) -> socket.socket:
     """A socket bound to an address and not listening yet; InputError where it is taken, or not one of this machine."""
+    if not 0 <= port <= 65_535:
+        raise _unusable(host, port, ValueError("ports go from 0 to 65535"))
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
@@ -33,7 +35,7 @@ def bind(host: str, port: int) -> socket.socket:
         except OSError:
             bound.close()
             raise
-    except (OSError, OverflowError, UnicodeError) as problem:
+    except (OSError, UnicodeError) as problem:
         raise _unusable(host, port, problem) from problem
     return bound
 
