@@ -410,3 +410,14 @@ def test_after_the_release_what_is_served_is_held_against_what_was_released(soun
 def test_before_the_release_nothing_is_served_as_released(tmp_path):
     world = make(tmp_path, upto="canary 5")
     assert "not released" in " ".join(what_is_wrong(world.read(), world.rows(stages("canary 5")).rows))
+
+
+@pytest.mark.parametrize("people", [["bob"], ["ada", "bob"]])
+def test_a_move_that_another_trusted_person_signed_for_its_maker_is_refused(world, people):
+    payload = transition_bytes(world.read().moves[-1])
+    envelope = None
+    for person in people:
+        envelope = sign(payload, private_key(person), envelope)
+    world.rewrite([*world.lines()[:-1], envelope.rstrip(b"\n")])
+    with pytest.raises(RefusedError, match="not signed by the one who made it"):
+        world.read()

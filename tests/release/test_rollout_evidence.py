@@ -181,6 +181,14 @@ def test_a_wrong_answer_is_not_hidden_by_a_clock_or_a_stage_that_is_wrong_too():
         assert shown([*rows[:1], replace(rows[1], **wrong, **also), *rows[2:]], "canary 5")[1].action != "promote"
 
 
+def test_silence_about_an_answer_counts_as_an_error_of_its_arm():
+    rows = edited(stages("canary 50"), of("canary 50", part=10), valid=None)
+    evidence, decision = shown(rows, "canary 50")
+    new = evidence.stages["canary 50"].new
+    assert new.error == new.requests - new.whole > 0
+    assert decision.action == "roll back"
+
+
 def test_rows_told_twice_count_once():
     rows = stages("canary 5")
     once, twice = shown(rows, "canary 5"), shown([*rows, *rows], "canary 5", plan(whole={"clock_seconds": 1e6}))
