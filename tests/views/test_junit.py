@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from auditlib.views.junit import to_junit
 
@@ -14,7 +14,7 @@ def a_report(status: str, missing: list[str]):
 
 
 def test_failed_unmeasured_and_awaited_parts_are_counted():
-    root = ElementTree.fromstring(to_junit(a_report("failed", ["numerics", "serving limits"])))
+    root = ET.fromstring(to_junit(a_report("failed", ["numerics", "serving limits"])))
     assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("3", "1", "2")
     awaited = root.find("testsuite[@name='serving limits']/testcase/error")
     assert "the release needs it" in awaited.get("message")
@@ -22,6 +22,6 @@ def test_failed_unmeasured_and_awaited_parts_are_counted():
 
 
 def test_a_check_that_passed_is_no_error_and_hostile_names_stay_text():
-    root = ElementTree.fromstring(to_junit(a_report("passed", ["numerics"])))
+    root = ET.fromstring(to_junit(a_report("passed", ["numerics"])))
     assert (root.get("failures"), root.get("errors")) == ("0", "1")
     assert root.get("name") == "prefixgate a�b"
