@@ -8,6 +8,8 @@ from auditlib.serving.log_row import LogRow
 from auditlib.serving.request_log import RequestLog
 from auditlib.serving.tally import Tally
 
+_MOST_NAMES = 100_000  # of requests without a row; far more than can be under way when a disk fills up
+
 
 class Keeper:
     """Takes every row of every arm: counts it, then writes it where there is a log. Never raises for a disk."""
@@ -19,6 +21,7 @@ class Keeper:
         self.lost = 0
         self.failure: str | None = None
         """Why the newest row could not be written; None when it was, or when there is no log."""
+        self._without_row: set[str] = set()
 
     def keep(self, row: LogRow) -> None:
         """Count a row and write it down; a row that cannot be written is counted as lost."""
@@ -29,10 +32,16 @@ class Keeper:
             self._log.keep(row)
         except OSError as problem:
             self.lost += 1
+            if row.arm == "new" and len(self._without_row) < _MOST_NAMES:
+                self._without_row.add(row.request_id)
             self.failure = f"the request log cannot be written ({problem.strerror or problem})"
         else:
             self.written += 1
             self.failure = None
+
+    def has_no_row(self, request_id: str) -> bool:
+        """Whether the new arm's row of this request was lost."""
+        return request_id in self._without_row
 
     def close(self) -> None:
         """Put what is in the journal into a part. Where that fails the journal stays, and the next start saves it."""

@@ -89,7 +89,8 @@ class OpenService:
             return await self.main.answer(request)
         if self._is_open():
             answer = await self._arms.answer(request)
-            if self._is_open() or not takes_new(request.request_id, self.stage.share):
+            self._is_open()  # so that the next request knows
+            if not (takes_new(request.request_id, self.stage.share) and self.keeper.has_no_row(request.request_id)):
                 return answer
         return await self.services["fallback"].answer(request)
 
