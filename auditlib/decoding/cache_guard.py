@@ -66,6 +66,8 @@ class CacheIdentity:
             if mine != its:
                 field = name.replace("_", " ")
                 raise _rejected(field, f"it belongs to {field} {mine[:80]!r}, the request to {its[:80]!r}")
+        if self.rows == asked.rows:
+            return
         if len(self.rows) != len(asked.rows):
             raise _rejected("rows", f"it holds {len(self.rows)} rows, the request has {len(asked.rows)}")
         for number, (mine, its) in enumerate(zip(self.rows, asked.rows, strict=True)):
@@ -133,11 +135,19 @@ class GuardedDecoder:
         self.positions = decoder.positions if isinstance(decoder, Described) else "its own"
         terms = str(dtype), self.device.type, self.positions
         self._weights = weights or self.name_weights
+        # Asked once: looking a protocol up takes longer than the check that it is asked for.
+        self._inspectable = decoder if isinstance(decoder, Inspectable) else None
         self._identity = CacheIdentity(event_map, event_order, *terms, decoder.revision, "", ())
 
     def identity(self, rows: Sequence[Sequence[int]]) -> CacheIdentity:
         """Identity of a request for these rows, with the weights as they are now."""
-        return replace(self._identity, weights=self._weights(), rows=tuple(tuple(map(int, row)) for row in rows))
+        return self.identity_of(tuple(tuple(map(int, row)) for row in rows))
+
+    def identity_of(self, rows: Rows) -> CacheIdentity:
+        """The same for rows that are tuples of plain numbers already."""
+        own = self._identity
+        terms = own.event_map, own.event_order, own.dtype, own.device, own.positions, own.revision
+        return CacheIdentity(*terms, self._weights(), rows)
 
     def name_weights(self) -> str:
         """Fingerprint of the weights as they are now, where the decoder can tell."""
@@ -191,13 +201,13 @@ class GuardedDecoder:
 
     def _own(self, cache: Any) -> GuardedCache:
         rows = cache.identity.rows if isinstance(cache, GuardedCache) else ()
-        return self.require(cache, self.identity(rows))
+        return self.require(cache, self.identity_of(rows))
 
     def _check_lengths(self, cache: GuardedCache) -> None:
         """Compare the record with what is really stored, where the decoder lets one look."""
-        if not isinstance(self.decoder, Inspectable):
+        if self._inspectable is None:
             return
-        _, _, lengths = self.decoder.stored(cache.inner)
+        _, _, lengths = self._inspectable.stored(cache.inner)
         for number, (stored, row) in enumerate(zip(lengths.tolist(), cache.identity.rows, strict=True)):
             if stored != len(row):
                 raise _rejected("length", f"row {number} stores {stored} events and stands for {len(row)}")

@@ -198,13 +198,13 @@ class RootedPath:
     def _append(self, new: Sequence[Row]) -> Tensor:
         """Logits [B, V] after each row's new events, on the CPU; rows beyond `new`, and empty ones, do not advance."""
         rows = [*new, *[()] * (len(self._rows) - len(new))]
-        width = max(map(len, rows), default=0)
+        sizes = [len(row) for row in rows]
+        width = max(sizes, default=0)
         if not width:
             return torch.zeros(len(rows), self._guard.vocabulary_size)
-        events = torch.full((len(rows), width), self._padding, dtype=torch.int64)
-        lengths = torch.tensor([len(row) for row in rows])
-        for number, row in enumerate(rows):
-            events[number, : len(row)] = torch.tensor(row, dtype=torch.int64)
+        padding = (self._padding,) * width
+        events = torch.tensor([row + padding[len(row) :] for row in rows])
+        lengths = torch.tensor(sizes)
         valid = torch.arange(width) < lengths[:, None]
         cache = self._required()
         before = self.holding.of(cache.inner)
@@ -219,4 +219,4 @@ class RootedPath:
         """The cache, after it was found to be for exactly these rows under the decoder as it is."""
         if self._cache is None:
             raise CacheRejectedError("kind", "there is no cache; prefill the request anew")
-        return self._guard.require(self._cache, self._guard.identity(self._rows))
+        return self._guard.require(self._cache, self._guard.identity_of(tuple(self._rows)))

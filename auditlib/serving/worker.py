@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from typing import Any
 from auditlib.errors import EngineFailedError
 from auditlib.serving.engine import Engine, Finished
 from auditlib.serving.request import Encoded
+
+_LONGEST_STAY = 0.05  # seconds of steps at a stretch, far below any time limit of a single step
 
 
 @dataclass(slots=True)
@@ -102,12 +105,17 @@ class Worker:
         joining = [self._waiting.popleft() for _ in range(min(engine.free, len(self._waiting)))]
         self._calls |= {call.encoded.request.request_id: call for call in joining}
         forgotten, self._forgotten = self._forgotten, set()
-        for finished in await self._in_thread(_advance, engine, [call.encoded for call in joining], forgotten):
+        encoded = [call.encoded for call in joining]
+        for finished in await self._in_thread(_advance, engine, encoded, forgotten, self._is_wanted):
             call = self._calls.pop(finished.encoded.request.request_id, None)
             if call is not None and not call.answer.done():
                 call.answer.set_result(finished)
         if not engine.busy and not self._waiting:
             self._work.clear()
+
+    def _is_wanted(self) -> bool:
+        """Whether the engine has to come back between steps: somebody came, or left. Asked in the engine's thread."""
+        return bool(self._waiting or self._forgotten or self.failure)
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.wait_for(self._thread.run(function, *arguments), self._timeout)
@@ -121,12 +129,21 @@ class Worker:
         self._calls.clear()
 
 
-def _advance(engine: Engine, joining: list[Encoded], forgotten: set[str]) -> list[Finished]:
-    """One step of the engine, in its thread."""
+def _advance(
+    engine: Engine, joining: list[Encoded], forgotten: set[str], is_wanted: Callable[[], bool]
+) -> list[Finished]:
+    """Steps of the engine, in its thread, until an answer is finished or the engine has to come back.
+
+    Every return costs a hand-over between threads, which takes as long as a step of a small decoder does.
+    """
     if forgotten:
         engine.forget(forgotten)
     engine.admit(joining)
-    return engine.step()
+    until = time.monotonic() + _LONGEST_STAY
+    finished = engine.step()
+    while engine.busy and not finished and not is_wanted() and time.monotonic() < until:
+        finished = engine.step()
+    return finished
 
 
 class _Thread:
