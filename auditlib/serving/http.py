@@ -39,6 +39,7 @@ STATUS = {
 }  # fmt: skip
 """HTTP status by the code of a refusal or failure; every other code is a fault of our own, 500."""
 
+_UNREAD = {"host not allowed", "not found", "wrong method", "not JSON", "body too large", "too slow"}
 _LONGEST_MESSAGE = 600
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _LOG = logging.getLogger("prefixgate.http")
@@ -116,8 +117,6 @@ class HttpService:
             message = "no path gave an answer that holds, so none is given; /health says what is wrong"
         if code == "busy":
             headers["Retry-After"] = "1"
-        if code in ("body too large", "too slow"):
-            headers["Connection"] = "close"  # nobody will read the rest
         return _error(STATUS.get(code, 500), code, message, headers)
 
 
@@ -152,6 +151,9 @@ async def _not_routed(_: HttpRequest, problem: Exception) -> Response:
 
 
 def _error(status: int, code: str, message: str, headers: Any = None) -> Response:
+    # Nobody will read the rest of the body, and whoever sends it for ever would otherwise keep the connection.
+    closing = {"Connection": "close"} if code in _UNREAD else {}
+    headers = {**(headers or {}), **closing}
     return _json({"error": code, "message": shown(message)[:_LONGEST_MESSAGE]}, status, headers)
 
 

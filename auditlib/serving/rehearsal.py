@@ -7,98 +7,25 @@ fallback is another artifact, everything of the new one fails; where it is the f
 from __future__ import annotations
 
 import asyncio
-import copy
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from auditlib.decoders.protocol import Decoder
 from auditlib.errors import EventMapError, InputError, RequestFailedError, RequestRefusedError
 from auditlib.serving.artifact import open_artifact
 from auditlib.serving.comparing import compare_events
 from auditlib.serving.engine import Engine, Finished, serve_all
 from auditlib.serving.fixed_batch import read_fixed_batch
 from auditlib.serving.opening import fallback_of
+from auditlib.serving.planted_failures import FAILURES, planted
 from auditlib.serving.request import Answer, Encoded, Request, encode
 from auditlib.serving.served import Served
 from auditlib.serving.service import Service
-
-_SOUND_STEPS = 2  # before a planted failure shows, so that it meets a batch under way
-
-
-class _Failing(Engine):
-    """An engine that is sound for a few steps. `shown` collects the steps at which it was not."""
-
-    released: threading.Event
-    shown: list[int]
-    _steps = 0
-
-    def step(self) -> list[Finished]:
-        self._steps += 1
-        if self._steps <= _SOUND_STEPS:
-            return super().step()
-        self.shown.append(self._steps)
-        return self.fail()
-
-    def fail(self) -> list[Finished]:
-        """One step gone wrong."""
-        return super().step()
-
-
-class _Raising(_Failing):
-    def fail(self) -> list[Finished]:
-        raise RuntimeError("planted by a rehearsal")
-
-
-class _Hanging(_Failing):
-    def fail(self) -> list[Finished]:
-        self.released.wait()
-        raise RuntimeError("planted by a rehearsal")
-
-
-class _WithoutNumbers(_Failing):
-    """Its decoder gives logits that are not numbers."""
-
-    def __init__(self, served: Served, *, cached: bool | None = None) -> None:
-        super().__init__(replace(served, decoder=_spoilt(served.decoder, self)), cached=cached)
-
-    @property
-    def fails(self) -> bool:
-        return self._steps > _SOUND_STEPS
-
-
-class _OutOfOrder(_Failing):
-    """Its answers begin with padding, which no order allows."""
-
-    def fail(self) -> list[Finished]:
-        padding = self.served.event_map.padding
-        given = super().fail()
-        return [replace(one, best=replace(one.best, events=(padding, *one.best.events))) for one in given]
-
-
-class _CacheOfOthers(_Failing):
-    """Its weights get another name under the caches that it holds, as if they had been changed in place."""
-
-    def fail(self) -> list[Finished]:
-        self._weights = "planted by a rehearsal"
-        return super().fail()
-
-
-FAILURES: Mapping[str, type[Engine]] = {
-    "engine raises": _Raising,
-    "engine hangs": _Hanging,
-    "logits are not numbers": _WithoutNumbers,
-    "answer breaks the order": _OutOfOrder,
-    "cache is rejected": _CacheOfOthers,
-}
-"""Failures that are planted, with the engine that shows them."""
 
 
 @dataclass(slots=True)
@@ -199,7 +126,7 @@ class _Stage:
 
     async def _trial(self, failure: str) -> Trial:
         trial, released, shown = Trial(failure), threading.Event(), list[int]()
-        kind = type("Planted", (FAILURES[failure],), {"released": released, "shown": shown})
+        kind = planted(failure, released, shown)
         make = self._planting(kind, only_cached=failure == "cache is rejected")
         service = Service(self._served, fallback=self._earlier, timeout=self._timeout, make_engine=make)
         room = asyncio.Semaphore(self._served.bounds.slots)
@@ -263,26 +190,3 @@ def _encoded(served: Served, requests: list[Request]) -> Iterator[Encoded]:
 def _request(served: Served, number: int, prefix: tuple[int, ...], attributes: Mapping[str, str]) -> Request:
     names = tuple(served.event_map.name(event) for event in prefix[1:])
     return Request(f"rehearsal {number}", names, attributes, served.bounds.max_new_events, f"rehearsal-{number}")
-
-
-def _spoilt(decoder: Decoder, engine: _WithoutNumbers) -> Decoder:
-    """A copy of the decoder, over the same weights, whose logits are no numbers while the engine says so."""
-    found: Any = copy.copy(decoder)  # a copy keeps what else the decoder can do, as a wrapper would not
-
-    def soiled(logits: Tensor) -> Tensor:
-        return logits * float("nan") if engine.fails else logits
-
-    def full(events: Tensor, valid: Tensor) -> Tensor:
-        return soiled(decoder.full(events, valid))
-
-    def prefill(events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
-        logits, cache = decoder.prefill(events, valid)
-        return soiled(logits), cache
-
-    def extend(events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
-        logits, cache = decoder.extend(events, valid, cache)
-        return soiled(logits), cache
-
-    found.full, found.prefill, found.extend = full, prefill, extend
-    spoilt: Decoder = found
-    return spoilt

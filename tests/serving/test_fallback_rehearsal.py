@@ -8,7 +8,8 @@ import pytest
 
 from auditlib.cli.main import main
 from auditlib.errors import ArtifactError
-from auditlib.serving.rehearsal import FAILURES, rehearse
+from auditlib.serving.planted_failures import FAILURES
+from auditlib.serving.rehearsal import rehearse
 from auditlib.serving.service import Service
 from tests.packed import small_artifact
 
@@ -75,7 +76,7 @@ def test_a_fallback_that_answers_otherwise_than_alone_is_caught(shelf, monkeypat
 
 @pytest.mark.usefixtures("one_failure")
 def test_a_failure_that_never_shows_has_rehearsed_nothing(shelf, monkeypatch):
-    monkeypatch.setattr("auditlib.serving.rehearsal._SOUND_STEPS", 10**9)
+    monkeypatch.setattr("auditlib.serving.planted_failures._SOUND_STEPS", 10**9)
     found = rehearse(shelf / "artifact", shelf / "earlier", timeout=1.5)
     assert not any(trial.passed for trial in found.trials)
     assert all(trial.right == 256 for trial in found.trials)

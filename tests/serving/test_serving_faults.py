@@ -18,7 +18,7 @@ from auditlib.serving.arms import Stage, takes_new
 from auditlib.serving.engine import Engine
 from auditlib.serving.moments import Clock
 from auditlib.serving.opening import ServiceOptions, open_service
-from auditlib.serving.rehearsal import FAILURES
+from auditlib.serving.planted_failures import FAILURES, planted
 from auditlib.serving.request_log import RequestLog
 from tests.doubles import ToyDecoder
 from tests.packed import small_artifact
@@ -224,7 +224,7 @@ def test_a_clock_that_jumps_gives_no_request_that_ends_before_it_began(jump, tmp
 def test_the_old_artifact_answers_every_request_over_http_however_the_new_one_fails(failure, strategy, tmp_path):
     served = toy(strategy=strategy)
     released = threading.Event()
-    kind = type("Planted", (FAILURES[failure],), {"released": released, "shown": []})
+    kind = planted(failure, released, [])
 
     def make(what, *, cached):
         return (kind if what is served else Engine)(what, cached=cached)
@@ -260,7 +260,7 @@ def test_the_old_artifact_answers_every_request_over_http_however_the_new_one_fa
 )
 def test_without_anything_behind_it_a_failure_is_an_error_and_a_supervisor_is_told(failure, status, code):
     released = threading.Event()
-    kind = type("Planted", (FAILURES[failure],), {"released": released, "shown": [], "_steps": 9})
+    kind = type("AtOnce", (planted(failure, released, []),), {"_steps": 9})
     service = opened(toy(strategy="full prefix"), make=kind, timeout=0.3 if "hang" in failure else 20.0)
 
     async def script(app):
