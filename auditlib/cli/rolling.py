@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 from pathlib import Path
 from typing import Any
 
 from auditlib.cli.output import add_json_option, emit, say
 from auditlib.cli.passphrase import add_passphrase, passphrase
-from auditlib.errors import InputError, IntegrityError
-from auditlib.release.documents import read_object
+from auditlib.errors import InputError
+from auditlib.release.evidence import read_evidence
 from auditlib.release.keys import load_key
 from auditlib.release.rollout_chain import Chain, read_chain
 from auditlib.release.rollout_decision import Decision, describe, to_json
@@ -21,9 +20,9 @@ from auditlib.release.rollout_moves import (
     Signer,
     advance,
     by_hand,
-    check_replay,
     look,
     open_on,
+    require_passed,
     start,
 )
 from auditlib.release.rollout_plan import read_plan
@@ -141,25 +140,12 @@ def _documents(options: argparse.Namespace) -> list[Document]:
     found = []
     for kind, path in (("replay", options.replay), ("bench", options.bench)):
         if path is not None:
-            found.append(_evidence(kind, path, artifact))
+            found.append(require_passed(read_evidence(path), kind, artifact))
     if options.verdict is not None:
         found.append(require_verdict(options.verdict, options.trust, artifact))
     if not found:
         raise InputError("nothing to go by; give --log in a stage, --replay before the first, --verdict to open it")
     return found
-
-
-def _evidence(kind: str, path: Path, artifact: str) -> Document:
-    try:
-        data = path.read_bytes()
-        document = read_object(data)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: the {kind} cannot be read: {error}; give the path of its JSON") from error
-    if kind == "replay":
-        check_replay(document, artifact)
-    elif document.get("artifact") != artifact:
-        raise IntegrityError(f"{path} is about another artifact")
-    return Document(kind, f"sha256:{hashlib.sha256(data).hexdigest()}")
 
 
 def _by_hand(options: argparse.Namespace) -> int:

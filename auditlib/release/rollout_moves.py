@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, Literal, Protocol
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from auditlib.errors import InputError, IntegrityError
+from auditlib.release.evidence import EvidenceFile
 from auditlib.release.keys import key_id
 from auditlib.release.rollout_chain import Chain, begin_chain, extend_chain
 from auditlib.release.rollout_decision import Decision, decide
@@ -148,23 +148,13 @@ def require_same_log(chain: Chain, log: LogLike) -> None:
                 )
 
 
-def check_replay(document: Mapping[str, Any], artifact: str) -> None:
-    """Raise IntegrityError unless a replay document of this artifact passed, every check of it measured."""
-    checks = document.get("checks")
-    if (document.get("format"), document.get("kind"), document.get("artifact")) != (1, "replay", artifact):
-        raise IntegrityError("the document is no replay of this artifact; run the replay on it")
-    passed = document.get("status") == "passed" and isinstance(checks, list) and bool(checks)
-    if not passed or not all(_check_passed(check) for check in checks or ()):
-        raise IntegrityError("the replay did not pass, or measured too little; nothing is served on it")
-
-
-def _check_passed(check: Any) -> bool:
-    if not isinstance(check, Mapping) or check.get("status") != "passed":
-        return False
-    numbers = (check.get("value"), check.get("limit"), check.get("count"))
-    if not all(isinstance(n, int | float) and not isinstance(n, bool) and math.isfinite(n) for n in numbers):
-        return False
-    return bool(check["value"] <= check["limit"] and check["count"] >= 1)
+def require_passed(found: EvidenceFile, kind: str, artifact: str) -> Document:
+    """The evidence as a document to move on; IntegrityError unless it is of this kind and artifact, and passed."""
+    if (found.kind, found.artifact) != (kind, artifact):
+        raise IntegrityError(f"the document is no {kind} of this artifact; run {kind} on it")
+    if found.status != "passed":
+        raise IntegrityError(f"the {kind} did not pass, or measured too little; nothing is served on it")
+    return Document(kind, found.digest)
 
 
 def _next(chain: Chain, signer: Signer, moment: datetime, kind: Kind, to: str, **said: Any) -> Transition:

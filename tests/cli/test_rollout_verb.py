@@ -31,7 +31,15 @@ def made(tmp_path_factory):
     sign_run(run.folder, run.report, run.manifest, key, PASSPHRASE, None, "", root / "verdict.json",
              artifact=root / "artifact")  # fmt: skip
     (root / "plan.json").write_text(json.dumps(PLAN))
-    check = {"audit": "replay", "name": "mismatches", "value": 0, "limit": 0, "count": 256, "status": "passed"}
+    check = {
+        "audit": "replay",
+        "name": "mismatches",
+        "value": 0,
+        "limit": 0,
+        "unit": "answers",
+        "count": 256,
+        "status": "passed",
+    }
     replay = {"format": 1, "kind": "replay", "artifact": packaged.digest, "status": "passed", "checks": [check]}
     (root / "replay.json").write_text(json.dumps(replay))
     return root, packaged.digest
@@ -133,7 +141,7 @@ def test_a_person_pauses_resumes_and_rolls_back(desk):
     [
         (["--replay", "nowhere.json"], 2, "nowhere.json"),
         (["--verdict", "{root}/verdict.json"], 3, "rests on no replay"),
-        (["--replay", "{root}/plan.json"], 3, "no replay of this artifact"),
+        (["--replay", "{root}/plan.json"], 2, "no evidence document"),
         ([], 2, "nothing to go by"),
     ],
 )

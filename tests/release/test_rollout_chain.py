@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from auditlib.errors import InputError, IntegrityError, KeyFileError
+from auditlib.release.evidence import parse_evidence
 from auditlib.release.refusals import RefusedError
 from auditlib.release.rollout_chain import begin_chain, extend_chain, read_chain
 from auditlib.release.rollout_course import follow
-from auditlib.release.rollout_moves import Document, Signer, advance, by_hand, check_replay, look, open_on, start
+from auditlib.release.rollout_moves import Document, Signer, advance, by_hand, look, open_on, require_passed, start
 from auditlib.release.rollout_served import what_is_wrong
 from auditlib.release.rollout_transition import Subject, Transition, digest_of, parse_transition, transition_bytes
 from auditlib.release.signing import sign
@@ -362,20 +363,35 @@ def test_rows_that_a_move_stands_on_must_stay_in_the_log_as_they_were(tmp_path):
         look(world.read(), read_live_log(world.log), at(1600))
 
 
-GOOD_CHECK = {"audit": "replay", "name": "mismatches", "value": 0, "limit": 0, "count": 256, "status": "passed"}
+GOOD_CHECK = {
+    "audit": "replay", "name": "mismatches", "value": 0, "limit": 0, "unit": "answers", "count": 256, "status": "passed"
+}  # fmt: skip
 GOOD_REPLAY = {"format": 1, "kind": "replay", "artifact": NEW, "status": "passed", "checks": [GOOD_CHECK]}
+DIGEST = f"sha256:{5:064x}"
 
 
-def test_a_passed_replay_of_the_artifact_is_taken():
-    check_replay(GOOD_REPLAY, NEW)
+def taken(document, kind="replay"):
+    return require_passed(parse_evidence(document, DIGEST), kind, NEW)
+
+
+@pytest.mark.parametrize("kind", ["replay", "bench"])
+def test_passed_evidence_on_the_artifact_is_taken(kind):
+    assert taken({**GOOD_REPLAY, "kind": kind}, kind) == Document(kind, DIGEST)
+
+
+def test_a_bench_is_no_replay_and_one_that_failed_is_no_evidence():
+    with pytest.raises(IntegrityError, match="no replay of this artifact"):
+        taken({**GOOD_REPLAY, "kind": "bench"})
+    with pytest.raises(IntegrityError, match="did not pass"):
+        taken({**GOOD_REPLAY, "kind": "bench", "status": "failed"}, "bench")
 
 
 @pytest.mark.parametrize("name", sorted(GOOD_REPLAY))
 @pytest.mark.parametrize("value", [None, "", "failed", [], float("nan")])
 def test_a_replay_that_says_less_is_not_taken(name, value):
     for document in ({**GOOD_REPLAY, name: value}, {k: v for k, v in GOOD_REPLAY.items() if k != name}):
-        with pytest.raises(IntegrityError):
-            check_replay(document, NEW)
+        with pytest.raises((IntegrityError, ValueError, KeyError, TypeError)):
+            taken(document)
 
 
 @pytest.mark.parametrize("name", ["value", "limit", "count", "status"])
@@ -383,8 +399,8 @@ def test_a_replay_that_says_less_is_not_taken(name, value):
 def test_a_check_of_a_replay_that_says_less_is_not_taken(name, value):
     if (name, value) == ("value", -1):
         return  # below its limit
-    with pytest.raises(IntegrityError):
-        check_replay({**GOOD_REPLAY, "checks": [GOOD_CHECK, {**GOOD_CHECK, name: value}]}, NEW)
+    with pytest.raises((IntegrityError, ValueError)):
+        taken({**GOOD_REPLAY, "checks": [GOOD_CHECK, {**GOOD_CHECK, name: value}]})
 
 
 @pytest.mark.parametrize(
