@@ -115,6 +115,7 @@ def _settle(options: argparse.Namespace) -> None:
 def _tell(options: argparse.Namespace, opened: OpenService, bound: socket) -> None:
     """Say where to ask and how, and give scripts the same as one line of JSON."""
     host, port = bound.getsockname()[:2]
+    host = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - no address to ask under
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     served = opened.main.served
     first = next(event for event in served.event_map.domain if served.order.automaton({}).state_after((event,)) >= 0)
