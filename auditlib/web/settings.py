@@ -13,6 +13,7 @@ _HELP = {
     "home": "folder for everything the dashboard writes (default: var)",
     "store": "session store; without one, a demo store is made under the home folder",
     "runs": "folder of runs",
+    "artifacts": "folder of packaged artifacts, with the evidence on them beside (default: beside the runs)",
     "keys": "folder of reviewers' encrypted keys (*.pem)",
     "trust": "trust file: whose signatures count",
     "verdicts": "folder that signed verdicts are written to",
@@ -27,6 +28,7 @@ class Settings:
     home: Path
     store: Path | None
     runs: Path | None
+    artifacts: Path
     keys: Path
     trust: Path
     verdicts: Path
@@ -65,10 +67,12 @@ def _settings(options: Mapping[str, str | bool | None]) -> Settings:
     named = {name: Path(str(options[name])).absolute() for name in _HELP if options[name]}
     home = named.get("home", Path("var").absolute())
     store = named.get("store")
+    runs = named.get("runs", None if store is None else home / "runs")
     return Settings(
         home=home,
         store=store,
-        runs=named.get("runs", None if store is None else home / "runs"),
+        runs=runs,
+        artifacts=named.get("artifacts", (home if runs is None else runs.parent) / "artifacts"),
         keys=named.get("keys", home / "keys"),
         trust=named.get("trust", home / "trust.json"),
         verdicts=named.get("verdicts", home / "verdicts"),

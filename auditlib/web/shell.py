@@ -37,6 +37,7 @@ _PAGES = (
     ("compare", "Compare", ":material/difference:"),
     ("inspector", "Prefix inspector", ":material/search:"),
     ("verdict", "Verdict", ":material/verified:"),
+    ("serving", "Serving", ":material/speed:"),
     ("rollout", "Rollout", ":material/conversion_path:"),
 )
 
