@@ -22,7 +22,7 @@ parts_cases.counterexamples(here, run, AUDIT)
 
 st.header("Worst prefixes", help=TERMS["prefix"])
 row = st.container(horizontal=True)
-gaps = tables.with_origin(tables.largest_first(run.table(AUDIT, "gaps"), "gap"))
+gaps = tables.gaps_by_size(run)
 gaps = tables.choose_rows(row, gaps, "origin", "Prefixes of", all_first=False)
 gaps = tables.choose_rows(row, gaps, "probe", "Probe")
 tables.prefixes(here, gaps, "gaps", ["gap", "step", "probe", "session_id"], "worst prefix")

@@ -26,7 +26,9 @@ _FORMULA = re.compile(rf"(?:^|(?<=[;,\t|\r\n]))(?=[\s\"']*[{_FORMULA_STARTS}])")
 def safe(text: object, limit: int = 200) -> str:
     """`text` on one line, at most `limit` characters, characters that hide or reorder others shown as escapes."""
     whole = str(text)
-    shown = "".join(_visible(character) for character in whole[:limit])
+    # Printable ASCII hides nothing, and is nearly all there is: tables have thousands of such cells.
+    plain = whole.isascii() and whole.isprintable()
+    shown = whole[:limit] if plain else "".join(_visible(character) for character in whole[:limit])
     return shown if len(whole) <= limit else f"{shown}…"
 
 

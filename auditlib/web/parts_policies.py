@@ -21,7 +21,6 @@ _PERCENT = (
     "similarity",
 )
 _COLUMNS = ("session_id", "hypothesis", "stop", "forced", "score", "first_wrong", "rules")
-_MOST = 1000
 _SHOWN = {"all": "all", "wrong": "with a wrong event", "capped": "capped or out of context"}
 
 
@@ -55,4 +54,4 @@ def sequences(here: state.Selection, found: pd.DataFrame) -> None:
         chosen = chosen[chosen["stop"].isin(["capped", "context full", "no legal event"])]
     # A column of numbers with gaps would show every gap as a word.
     wrong = ["" if pd.isna(place) else f"event {int(place)}" for place in chosen["first_wrong"]]
-    tables.prefixes(here, chosen.assign(first_wrong=wrong).head(_MOST), "sequences", _COLUMNS, "sequence")
+    tables.prefixes(here, chosen.assign(first_wrong=wrong), "sequences", _COLUMNS, "sequence")

@@ -35,13 +35,18 @@ def order(entry: Entry | None) -> CompiledOrder | None:
 
 def names_of(entry: Entry | None, events: str) -> str:
     """Names for ids joined by "-", the last few of them, arrows between; the ids when the event map is gone."""
-    mapping = event_map(entry)
+    return named(event_map(entry), events)
+
+
+def named(mapping: EventMap | None, events: str) -> str:
+    """`names_of` under an event map at hand: for tables, whose rows share one."""
     if mapping is None or not events:
         return safe(events)
     ids = [int(part) for part in events.split("-") if part.isdigit()]
     # The end of a long prefix tells more than its beginning.
-    named = [safe(mapping.name(number), 40) for number in ids if number != mapping.start]
-    return ("… → " if len(named) > _SHOWN else "") + " → ".join(named[-_SHOWN:] or ["(start)"])
+    inner = [number for number in ids if number != mapping.start]
+    words = [safe(mapping.name(number), 40) for number in inner[-_SHOWN:]]
+    return ("… → " if len(inner) > _SHOWN else "") + " → ".join(words or ["(start)"])
 
 
 def possible_pairs(compiled: CompiledOrder, mapping: EventMap, names: tuple[str, ...]) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,6 +17,7 @@ from auditlib.web.exports import downloads
 from auditlib.web.text import check_row
 
 _LINKED = 3
+_MOST = 500
 _SHORT = st.column_config.NumberColumn(format="%.3g")
 
 
@@ -60,6 +62,16 @@ def largest_first(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     return frame.iloc[order].reset_index(drop=True)
 
 
+def gaps_by_size(run: Run) -> pd.DataFrame:
+    """The run's gaps, largest first, held-out prefixes before those that probes made up; read once a run."""
+    return _gaps_by_size(run.folder, run)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _gaps_by_size(folder: Path, _run: Run) -> pd.DataFrame:  # noqa: ARG001  the folder names the run in the key
+    return with_origin(largest_first(_run.table("cache parity", "gaps"), "gap"))
+
+
 def with_origin(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with a column `origin`: whether a prefix comes from a held-out session or was made up by a probe."""
     if frame.empty:
@@ -89,13 +101,16 @@ def prefixes(here: state.Selection, frame: pd.DataFrame, key: str, columns: Sequ
     if frame.empty:
         st.text(f"There is no {noun}.")
         return
-    names = [revision_facts.names_of(here.entry, str(events)) for events in frame["events"]]
+    whole, frame = frame, frame.head(_MOST)
+    mapping = revision_facts.event_map(here.entry)
+    names = [revision_facts.named(mapping, str(events)) for events in frame["events"]]
     # One prefix may fail several probes; each link leads to another prefix.
     distinct = frame["events"].reset_index(drop=True).drop_duplicates().index[:_LINKED]
     for rank, position in enumerate(distinct, start=1):
         row = frame.iloc[position].to_dict()
         inspector_link(here, row, f"{noun} {rank}, {_first_words(row, columns[0])}: {names[position]}")
-    st.caption(f"{plural(len(frame), 'row')}. Select a row to open it in the inspector.")
+    of = f"The first {_MOST} of {len(whole):,} rows; the downloads hold all" if len(whole) > _MOST else ""
+    st.caption(f"{of or plural(len(whole), 'row')}. Select a row to open it in the inspector.")
     table = shown(frame[[name for name in columns if name in frame]].assign(events=names))
     chosen = st.dataframe(
         table,
@@ -108,7 +123,7 @@ def prefixes(here: state.Selection, frame: pd.DataFrame, key: str, columns: Sequ
     )
     for position in chosen.selection.rows[:1]:
         inspector_link(here, frame.iloc[position].to_dict(), f"Open in the inspector: {names[position]}")
-    downloads(frame, f"{here.run.id if here.run else 'run'}-{key}", key)
+    downloads(whole, f"{here.run.id if here.run else 'run'}-{key}", key)
 
 
 def _first_words(row: Mapping[str, Any], column: str) -> str:

@@ -1,0 +1,61 @@
+"""Tables of a large run: the page carries the first rows, the downloads all of them."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from auditlib.web import tables
+
+ROWS = 2_000
+
+
+def page():
+    import pandas as pd  # noqa: PLC0415
+
+    from auditlib.web import tables  # noqa: PLC0415
+    from auditlib.web.state import Places, Selection  # noqa: PLC0415
+
+    frame = pd.DataFrame({"events": [f"1-{n}" for n in range(2_000)], "gap": range(2_000, 0, -1), "session_id": "S"})
+    tables.prefixes(Selection(Places("s", "r"), (), None, None, None, None), frame, "k", ["gap"], "worst prefix")
+
+
+@pytest.fixture
+def saved(monkeypatch):
+    found = []
+    monkeypatch.setattr(tables, "downloads", lambda frame, *_: found.append(len(frame)))
+    monkeypatch.setattr(tables, "inspector_link", lambda *_: None)
+    return found
+
+
+def test_the_first_rows_are_shown_with_their_number_and_the_downloads_hold_all(saved):
+    app = AppTest.from_function(page, default_timeout=60).run()
+    assert not app.exception, app.exception
+    assert len(app.dataframe[0].value) == 500
+    assert app.dataframe[0].value["gap"].iloc[0] == ROWS
+    assert "The first 500 of 2,000 rows" in app.caption[0].value
+    assert saved == [ROWS]
+
+
+def test_gaps_are_read_once_a_run_and_held_out_ones_come_first(tmp_path):
+    st.cache_resource.clear()
+    run = Counting(tmp_path)
+    first, second = tables.gaps_by_size(run), tables.gaps_by_size(run)
+    assert run.read == 1
+    assert first is second
+    assert first["gap"].tolist() == [2.0, 1.0, 9.0]
+    assert tables.gaps_by_size(Counting(tmp_path / "other")) is not first
+
+
+class Counting:
+    """A run that counts how often its table is read."""
+
+    def __init__(self, folder):
+        self.folder, self.read = folder, 0
+
+    def table(self, *_):
+        self.read += 1
+        gaps = {"gap": [1.0, 9.0, 2.0], "session_id": ["S1", "", "S2"], "probe": "p", "events": ["1", "1-2", "1-3"]}
+        return pd.DataFrame(gaps)
