@@ -8,7 +8,7 @@ import pytest
 
 from auditlib.cli.main import main
 from auditlib.errors import ArtifactError
-from auditlib.serving.planted_failures import FAILURES
+from auditlib.serving.planted_failures import FAILURES, FailingEngine
 from auditlib.serving.rehearsal import rehearse
 from auditlib.serving.service import Service
 from tests.packed import small_artifact
@@ -80,6 +80,21 @@ def test_a_failure_that_never_shows_has_rehearsed_nothing(shelf, monkeypatch):
     found = rehearse(shelf / "artifact", shelf / "earlier", timeout=1.5)
     assert not any(trial.passed for trial in found.trials)
     assert all(trial.right == 256 for trial in found.trials)
+
+
+class BreaksAtItsFirstBreath(FailingEngine):
+    """Fails, but not in the way that was to be rehearsed."""
+
+    def __init__(self, served, *, cached=None):
+        raise TypeError("cannot be made")
+
+
+def test_a_plant_that_fails_otherwise_than_planned_has_rehearsed_nothing(shelf, monkeypatch):
+    monkeypatch.setattr("auditlib.serving.planted_failures.FAILURES", {"one": BreaksAtItsFirstBreath})
+    monkeypatch.setattr("auditlib.serving.rehearsal.FAILURES", {"one": BreaksAtItsFirstBreath})
+    [trial] = rehearse(shelf / "artifact", shelf / "earlier").trials
+    assert trial.paths == {"fallback artifact": 256}
+    assert (trial.right, trial.passed) == (256, False)
 
 
 def test_what_serves_nothing_has_nothing_to_rehearse(shelf):
