@@ -17,7 +17,7 @@ from auditlib.views.text import in_markdown, plural, safe
 from auditlib.views.worst import worst
 from auditlib.web import address, clock, disk, parts_jobs, state
 from auditlib.web.catalogue import Entry, complete
-from auditlib.web.exports import downloads
+from auditlib.web.exports import downloads, named
 from auditlib.web.text import BADGES, MARKS, check_row, short
 
 _STATUS = {"all": None, "failed": ("failed",), "not measured": ("not measured",), "passed": ("passed",)}
@@ -90,7 +90,7 @@ def all_checks(here: state.Selection, run: Run) -> None:
     st.dataframe(
         frame, key="checks", hide_index=True, column_config={"earlier runs": column}, alt="Every check of the run"
     )
-    downloads(frame.drop(columns="earlier runs"), f"{run.id}-checks", "checks")
+    downloads(frame.drop(columns="earlier runs"), named(run, "checks"), "checks")
 
 
 def trend_of_a_check(here: state.Selection, run: Run) -> None:

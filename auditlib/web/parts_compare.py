@@ -13,7 +13,7 @@ from auditlib.runs.folder import Run
 from auditlib.views.paired import Pairing, Terms
 from auditlib.views.text import in_markdown, number, plural, safe
 from auditlib.web import address, clock, comparison, state, tables
-from auditlib.web.exports import downloads
+from auditlib.web.exports import downloads, named
 
 _LINKED = 5
 _SHOWN = 500
@@ -80,7 +80,7 @@ def flips(here: state.Selection, before: Run, after: Run, found: pd.DataFrame) -
     )
     for position in chosen.selection.rows[:1]:
         _flip_link(here, before, after, shown.iloc[position].to_dict())
-    downloads(found, f"{after.id}-against-{before.id}-flips", "flips")
+    downloads(found, named(after, f"against-{before.id}-flips"), "flips")
 
 
 def differences(before: Run, after: Run, pairing: Pairing) -> None:
@@ -95,7 +95,7 @@ def differences(before: Run, after: Run, pairing: Pairing) -> None:
         "Next events and gaps: percentile bootstrap, 2,000 draws of whole sessions from one fixed seed. "
         "Sessions that went exactly the same way count once for gaps. Latency is not among what an audit measures."
     )
-    downloads(pairing.differences, f"{after.id}-against-{before.id}-differences", "differences")
+    downloads(pairing.differences, named(after, f"against-{before.id}-differences"), "differences")
 
 
 def rates(before: Run, after: Run) -> None:
@@ -104,7 +104,9 @@ def rates(before: Run, after: Run) -> None:
     known = [one for one in found if len(one)]
     # Both rows of a setting beside each other: that is what is read.
     together = pd.concat(known).sort_index(kind="stable").reset_index(drop=True) if known else found[0]
-    tables.show(together, f"{after.id}-against-{before.id}-rates", "paired-rates", "Rates before and after", _NO_RATES)
+    tables.show(
+        together, named(after, f"against-{before.id}-rates"), "paired-rates", "Rates before and after", _NO_RATES
+    )
 
 
 _NO_RATES = "The decoding policy was not measured in either run."

@@ -8,7 +8,7 @@ import streamlit as st
 from auditlib.runs.folder import Run
 from auditlib.views.text import safe
 from auditlib.web import address, state, tables
-from auditlib.web.exports import downloads
+from auditlib.web.exports import downloads, named
 
 _PERCENT = (
     "invalid_rate",
@@ -35,7 +35,7 @@ def rates_table(run: Run, rates: pd.DataFrame) -> None:
     st.dataframe(
         tables.shown(rates), key="rates", hide_index=True, column_config=shares, alt="Rates of every decoding setting"
     )
-    downloads(rates, f"{run.id}-rates", "rates")
+    downloads(rates, named(run, "rates"), "rates")
 
 
 def sequences(here: state.Selection, found: pd.DataFrame) -> None:

@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 from auditlib.runs.folder import Run
 from auditlib.views.text import in_markdown, number, plural, safe
 from auditlib.web import address, revision_facts, state
-from auditlib.web.exports import downloads
+from auditlib.web.exports import downloads, named
 from auditlib.web.text import check_row
 
 _LINKED = 3
@@ -28,12 +28,12 @@ def checks(run: Run, audits: Sequence[str], key: str) -> None:
         for audit in audits
         for check in run.report["audits"].get(audit, {}).get("checks", ())
     ]  # fmt: skip
-    show(pd.DataFrame(rows), f"{run.id}-checks", key, f"Checks of {', '.join(audits)}", "No check was made.")
+    show(pd.DataFrame(rows), named(run, "checks"), key, f"Checks of {', '.join(audits)}", "No check was made.")
 
 
 def observations(run: Run, audit: str, name: str, key: str) -> None:
     """One of the tables that an audit left, as it is."""
-    show(run.table(audit, name), f"{run.id}-{name}", key, f"{audit}, {name}", f"The run has no table of {name}.")
+    show(run.table(audit, name), named(run, name), key, f"{audit}, {name}", f"The run has no table of {name}.")
 
 
 def show(frame: pd.DataFrame, file_name: str, key: str, alt: str, empty: str) -> None:
@@ -123,7 +123,7 @@ def prefixes(here: state.Selection, frame: pd.DataFrame, key: str, columns: Sequ
     )
     for position in chosen.selection.rows[:1]:
         inspector_link(here, frame.iloc[position].to_dict(), f"Open in the inspector: {names[position]}")
-    downloads(whole, f"{here.run.id if here.run else 'run'}-{key}", key)
+    downloads(whole, named(here.run, key) if here.run else key, key)
 
 
 def _first_words(row: Mapping[str, Any], column: str) -> str:

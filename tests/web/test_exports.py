@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
-from auditlib.web.exports import to_csv, to_parquet
+from auditlib.web.exports import named, to_csv, to_json, to_parquet
 
 PAYLOADS = [
     "=1+1", "=cmd|' /C calc'!A0", '=HYPERLINK("http://evil.example","x")', "+1+1", "-1+1", "@SUM(A1:A9)", "\t=1",
@@ -41,3 +43,19 @@ def test_numbers_stay_numbers():
 def test_parquet_gives_back_the_very_same_table():
     frame = pd.DataFrame({"name": PAYLOADS, "gap": [float(n) for n in range(len(PAYLOADS))]})
     pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(to_parquet(frame))), frame)
+
+
+def test_json_keeps_every_digit_and_writes_no_nan():
+    gaps = [0.1 + 0.2, float("nan"), float("inf"), 1e-17]
+    frame = pd.DataFrame(
+        {"gap": gaps, "n": pd.array([1, None, 3, 4], dtype="Int64"), "name": [PAYLOADS[0], None, "é", "x"]}
+    )
+    rows = json.loads(to_json(frame), parse_constant=pytest.fail)
+    assert [row["gap"] for row in rows] == [0.1 + 0.2, None, "Infinity", 1e-17]
+    assert [row["n"] for row in rows] == [1, None, 3, 4]
+    assert [row["name"] for row in rows] == [PAYLOADS[0], None, "é", "x"]
+
+
+def test_a_file_is_named_after_revision_and_run_and_no_name_leaves_the_folder():
+    run = SimpleNamespace(id="20261130T100000Z-0a1b2c3d", report={"revision_name": "../../a b<c>"})
+    assert named(run, "gaps") == "a_b_c_-20261130T100000Z-0a1b2c3d-gaps"
