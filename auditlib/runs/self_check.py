@@ -117,7 +117,8 @@ def run_self_check(subject: Subject, results: Sequence[AuditResult], limits: Lim
         raise
     except Exception as problem:  # noqa: BLE001  # a decoder under audit may raise anything
         return SelfCheck(problem=f"{type(problem).__name__}: {problem}")
-    return SelfCheck(tuple(_judged(one, found[one.fault.audit], limits) for one in plantings))
+    coarse = own is not None and own > LARGEST_TOLERANCE
+    return SelfCheck(tuple(_judged(one, found[one.fault.audit], limits, coarse) for one in plantings))
 
 
 def with_self_check(results: Sequence[AuditResult], checked: SelfCheck) -> tuple[AuditResult, ...]:
@@ -134,12 +135,13 @@ def with_self_check(results: Sequence[AuditResult], checked: SelfCheck) -> tuple
     return tuple(grown)
 
 
-def _judged(planting: Planting, found: Measured, limits: Limits) -> Judged:
+def _judged(planting: Planting, found: Measured, limits: Limits, coarse: bool = False) -> Judged:
     limit = _limit(planting, found, limits)
-    return Judged(planting, limit, *_outcome(planting, found, limit, limits))
+    by_value = _by_value(planting, limits, coarse)
+    return Judged(planting, limit, *_outcome(planting, found, limit, by_value))
 
 
-def _outcome(planting: Planting, found: Measured, limit: float | None, limits: Limits) -> tuple[str, str]:
+def _outcome(planting: Planting, found: Measured, limit: float | None, by_value: bool) -> tuple[str, str]:
     """What became of a fault, and why. Whatever is not known for certain counts as missed."""
     if planting.reason:
         return "not applicable", planting.reason
@@ -153,15 +155,19 @@ def _outcome(planting: Planting, found: Measured, limit: float | None, limits: L
     seen = _over(planting.value, limit)
     if planting.fault.equivalent:
         return ("false alarm" if seen else "equivalent"), planting.fault.equivalent
-    too_wide = not seen and _by_value(planting, limits) and limit > LARGEST_TOLERANCE
+    too_wide = not seen and by_value and limit > LARGEST_TOLERANCE
     missed = ("not applicable", TOO_WIDE) if too_wide else ("missed", "")
     return ("caught", "") if seen and planting.count else missed
 
 
-def _by_value(planting: Planting, limits: Limits) -> bool:
-    """Whether the check is held against a measured tolerance, and not against a number of its own."""
+def _by_value(planting: Planting, limits: Limits, coarse: bool) -> bool:
+    """Whether the check is held against what a dtype rounds, and not against a number of its own.
+
+    A beam's score is a sum of rounded log-probabilities: its limit is one of rounding where the dtype is `coarse`.
+    """
     key = planting.fault.audit, planting.check
-    return any(one.at_most == "tolerance" for one in limits.rows if (one.audit, one.check) == key)
+    mine = [one for one in limits.rows if (one.audit, one.check) == key]
+    return any(one.at_most == "tolerance" or (coarse and one.unit == "log-probability") for one in mine)
 
 
 def _limit(planting: Planting, found: Measured, limits: Limits) -> float | None:

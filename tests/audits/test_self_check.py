@@ -13,6 +13,7 @@ from auditlib.audits.base import AuditResult, Findings, Measurement
 from auditlib.audits.faults.catalogue import FAULTS, NAMED_EQUIVALENT
 from auditlib.audits.faults.planting import Fault
 from auditlib.audits.self_check import Planting, plant_all, small_world
+from auditlib.audits.tolerance import study
 from auditlib.decoding.policies import DEFAULT_SETTINGS
 from auditlib.events.order import EventOrder
 from auditlib.release.checks import Measured
@@ -168,6 +169,31 @@ def test_a_dtype_whose_tolerance_is_wide_certifies_no_small_fault_by_value():
     )
     assert (small.outcome, small.reason) == ("not applicable", self_check.TOO_WIDE)
     assert large.outcome == "caught"
+
+
+SCORES = Fault("scores are off", "decoding", "decoding policy", ("beam score error",), lambda world: world)
+
+
+@pytest.mark.parametrize(("coarse", "outcome"), [(False, "missed"), (True, "not applicable")])
+def test_a_beams_score_rests_on_rounding_only_where_the_dtype_is_coarse(coarse, outcome):
+    wide = limits_from({"decoding policy: beam score error": 0.5}, self_check=True)
+    planting = Planting(SCORES, "beam score error", 0.02, 5, 0.0, 5)
+    assert self_check._judged(planting, Measured(()), wide, coarse).outcome == outcome
+
+
+@pytest.mark.slow
+def test_in_16_bits_every_fault_that_rounding_does_not_drown_is_caught_too():
+    """A sound decoder in bfloat16 must not be refused for what its own self-check cannot see."""
+    coarse = subject(gpt, torch.bfloat16)
+    noise = study(coarse).tolerance
+    results = tuple(measured(audit, tolerance=noise) for audit in AUDITS)
+    limits = limits_from({"largest_tolerance": 0.5, "decoding policy: beam score error": 0.5}, self_check=True)
+    found = run_self_check(coarse, results, limits)
+    assert [one.planting.fault.name for one in found.judged if one.outcome in ("missed", "false alarm")] == []
+    assert outcomes(found)["caught"] >= 135
+    reasons = {one.planting.fault.name: one.reason for one in found.judged if one.outcome == "not applicable"}
+    assert "off by sixteen roundoffs" not in " ".join(reasons)
+    assert all("does not depend" not in reason for reason in reasons.values())
 
 
 def report_of(check: SelfCheck, audit: str) -> tuple[str, list[str], str]:

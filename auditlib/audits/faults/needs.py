@@ -16,6 +16,9 @@ from auditlib.audits.offers import alterable, differentiable, inspectable
 from auditlib.decoders.capabilities import Fingerprinted
 from auditlib.decoders.lookup import ceiling
 
+# Logits that a history must move by in float64 to count as felt, where the dtype itself rounds by more.
+_FELT = 1e-3
+
 
 def _offer(world: World, of: object) -> str | None:
     checked = CheckedDecoder(world.subject.decoder, world.subject.device, lambda: None)
@@ -114,11 +117,15 @@ def never_ends_by_itself(world: World) -> str | None:
 
 
 def _moves(world: World, change: Callable[[Row], Row]) -> bool:
-    """Whether a changed history moves the full path's answer by more than rounding."""
+    """Whether a changed history moves the full path's answer by more than rounding.
+
+    In float64 where there is that: what a coarse dtype drowns is for the probe to find out, and to say.
+    """
     rows = world.rows.rows(3, 8, "remembered")
     if len(rows[0]) < 4:
         return False
-    decoder, device = world.subject.decoder, world.subject.device
+    decoder, device = world.fine or world.subject.decoder, world.subject.device
+    felt = 2 * world.tolerance.tolerance
     with torch.no_grad():
         apart = last_logits(decoder, rows, device) - last_logits(decoder, [change(row) for row in rows], device)
-    return float(apart.abs().max()) > 2 * world.tolerance.tolerance
+    return float(apart.abs().max()) > (felt if world.fine is None else min(felt, _FELT))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from auditlib.audits.faults.needs import alters_keys, has_float64, is_coarser, shows_its_cache
-from auditlib.audits.faults.planting import Fault, Need, Plant
+from auditlib.audits.faults.planting import Fault, Need, Plant, World
 from auditlib.audits.faults.wrapping import Planted, Showing, wrapped
+from auditlib.decoders.protocol import Decoder
 
 
 class _CoarseStore(Showing):
@@ -32,15 +34,33 @@ class _CoarseStore(Showing):
 class _Off(Planted):
     """Cached logits are off by a share of themselves, of another sign for every other event."""
 
-    def __init__(self, inner: Any, share: float, roundoffs: float = 0.0) -> None:
+    def __init__(self, inner: Any, share: float) -> None:
         super().__init__(inner)
-        self._share, self._roundoffs = share, roundoffs
+        self._share = share
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
         logits, cache = super().extend(events, valid, cache)
-        share = self._share + self._roundoffs * torch.finfo(logits.dtype).eps
         signs = 1 - 2 * (torch.arange(logits.shape[-1], device=logits.device) % 2).to(logits.dtype)
-        return logits + share * logits.abs().amax(-1, keepdim=True) * signs, cache
+        return logits + self._share * logits.abs().amax(-1, keepdim=True) * signs, cache
+
+
+def _off_by(roundoffs: float) -> Plant:
+    """Plants logits that are off by so many roundoffs of the dtype that the decoder computes in.
+
+    Not of the dtype that it answers in: many decoders compute in 16 bits and answer in 32.
+    """
+
+    def kind(decoder: Decoder, dtype: torch.dtype) -> Decoder:
+        return _Off(decoder, roundoffs * torch.finfo(dtype).eps)
+
+    def plant(world: World) -> World:
+        subject = world.subject
+        decoder = kind(subject.decoder, subject.dtype)
+        faulty = replace(subject, decoder=decoder, load=lambda dtype: kind(subject.load(dtype), dtype))
+        fine = world.fine and (decoder if world.fine is subject.decoder else kind(world.fine, torch.float64))
+        return replace(world, subject=faulty, fine=fine)
+
+    return plant
 
 
 class _Coarse(Planted):
@@ -81,9 +101,9 @@ ROUNDING: tuple[Fault, ...] = (
              "huggingface/transformers #25420", (has_float64,)),
     _numbers("cached logits are off by a hundred-millionth", wrapped(_Off, share=1e-8), "single events in float64",
              "huggingface/transformers #25420", (has_float64,), "cache parity"),
-    _numbers("cached logits are off by sixteen roundoffs", wrapped(_Off, share=0.0, roundoffs=16.0), "pooled ratio",
+    _numbers("cached logits are off by sixteen roundoffs", _off_by(16), "pooled ratio",
              "NVIDIA/TensorRT-LLM #15503", (is_coarser,)),
-    _numbers("each session is off by sixteen roundoffs", wrapped(_Off, share=0.0, roundoffs=16.0),
+    _numbers("each session is off by sixteen roundoffs", _off_by(16),
              "sessions above ratio 1.25",
              "vllm-project/vllm #51187", (is_coarser,)),
     _numbers("cached logits come out in 8 bits", wrapped(_Coarse, dtype=torch.float8_e4m3fn), "pooled ratio",
@@ -93,5 +113,5 @@ ROUNDING: tuple[Fault, ...] = (
     Fault("cached logits pass through float64", "numerics", "cache parity", ("single events",),
           wrapped(_Coarse, dtype=torch.float64), equivalent="float64 holds every number of a coarser dtype exactly"),
     Fault("cached logits are off by less than a roundoff", "numerics", "cache parity", ("single events",),
-          wrapped(_Off, share=0.0, roundoffs=0.1), equivalent="less than what writing down a logit in its dtype costs"),
+          _off_by(0.1), equivalent="less than what writing down a logit in its dtype costs"),
 )  # fmt: skip
