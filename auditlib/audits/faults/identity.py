@@ -1,14 +1,22 @@
-"""Faults of identity: answers that belong to another request, and guards that let the wrong cache through."""
+"""Faults of identity: answers that belong to another request, and the list of them with those of guards."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from auditlib.audits.faults.guards import (
+    AnyField,
+    LengthsOnly,
+    LongerServes,
+    StayingRecord,
+    WeakKeys,
+    guarded_by,
+    spent_serves,
+)
 from auditlib.audits.faults.needs import (
     feels_old_events,
     feels_recent_events,
@@ -20,7 +28,6 @@ from auditlib.audits.faults.planting import Fault, Need, Plant, World, in_decode
 from auditlib.audits.faults.wrapping import Planted, wrapped
 from auditlib.audits.held_out import Row
 from auditlib.decoders.protocol import Decoder
-from auditlib.decoding.cache_guard import CacheIdentity, GuardedCache, GuardedDecoder
 
 _ANSWER, _ALTERED = "answer after another session", "altered requests accepted"
 Key = Callable[[Row], Hashable]
@@ -116,90 +123,6 @@ class _OneName(Planted):
         return self.revision if self._stable else f"{self.revision} {self._asked}"
 
 
-class _AnyField(GuardedDecoder):
-    """A guard that does not compare some fields of a request."""
-
-    ignored: tuple[str, ...] = ()
-
-    def require(self, cache: Any, asked: CacheIdentity) -> GuardedCache:
-        """Compare what is asked after the ignored fields were made equal."""
-        if isinstance(cache, GuardedCache):
-            asked = replace(asked, **{name: getattr(cache.identity, name) for name in self.ignored})
-        return super().require(cache, asked)
-
-
-class _LengthsOnly(GuardedDecoder):
-    """A guard that compares the lengths of rows, not their events."""
-
-    def require(self, cache: Any, asked: CacheIdentity) -> GuardedCache:
-        """Let every row of the right length through."""
-        mine = cache.identity.rows if isinstance(cache, GuardedCache) else ()
-        if [len(row) for row in mine] == [len(row) for row in asked.rows]:
-            asked = replace(asked, rows=mine)
-        return super().require(cache, asked)
-
-
-class _LongerServes(GuardedDecoder):
-    """A guard that takes a cache of more events for one of fewer: the rest stays visible."""
-
-    def require(self, cache: Any, asked: CacheIdentity) -> GuardedCache:
-        """Let every cache through whose rows begin as asked."""
-        mine = cache.identity.rows if isinstance(cache, GuardedCache) else ()
-        begins = len(mine) == len(asked.rows) and all(a == b[: len(a)] for a, b in zip(asked.rows, mine, strict=True))
-        return super().require(cache, replace(asked, rows=mine) if begins else asked)
-
-
-class _SpentServes(GuardedDecoder):
-    """A guard that lets a cache be continued twice."""
-
-    def require(self, cache: Any, asked: CacheIdentity) -> GuardedCache:
-        """Renew what was spent."""
-        fresh = GuardedCache(cache.inner, cache.identity) if isinstance(cache, GuardedCache) and cache.spent else cache
-        return super().require(fresh, asked)
-
-
-class _RunTogether(CacheIdentity):
-    """An identity whose key runs its fields together, without names and lengths between them."""
-
-    @property
-    def key(self) -> str:
-        """All values one after another."""
-        terms = (self.dtype, self.device, self.positions, self.revision, self.weights)
-        return (
-            "".join(sorted([self.event_map, self.event_order]))
-            + "".join(sorted(terms))
-            + str([event for row in self.rows for event in row])
-        )
-
-
-class _WeakKeys(GuardedDecoder):
-    """A guard that gives identities with weak keys."""
-
-    def identity(self, rows: Any) -> CacheIdentity:
-        """Identity of a request."""
-        own = super().identity(rows)
-        return _RunTogether(**{name: getattr(own, name) for name in CacheIdentity.__dataclass_fields__})
-
-
-class _StayingRecord(GuardedDecoder):
-    """A guard whose record does not follow when rows move."""
-
-    def reorder(self, cache: GuardedCache, parents: Tensor) -> GuardedCache:
-        """The decoder's reorder under the old record's first row."""
-        moved = super().reorder(cache, parents)
-        rows = cache.identity.rows
-        return GuardedCache(moved.inner, replace(moved.identity, rows=(rows * len(parents))[: len(parents)]))
-
-
-def _guard(kind: type[GuardedDecoder], *ignored: str) -> Plant:
-    made = type(kind.__name__, (kind,), {"ignored": ignored}) if ignored else kind
-
-    def plant(world: World) -> World:
-        return replace(world, guard=made)
-
-    return plant
-
-
 def _shared_memory(world: World) -> World:
     """One memory for all decoders of this world."""
     memory: dict[Hashable, Tensor] = {}
@@ -208,19 +131,6 @@ def _shared_memory(world: World) -> World:
         return _OverRevisions(decoder, key=lambda row: row, memory=memory)
 
     return in_decoder(kind)(world)
-
-
-class _Reusable(Planted):
-    """Leaves the old cache as it was: nothing of the decoder's own would refuse a second use."""
-
-    def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
-        rows = torch.arange(len(events), device=events.device)
-        logits, grown = self.inner.extend(events, valid, self.inner.reorder(cache, rows))
-        return logits, grown
-
-
-def _spent_serves(world: World) -> World:
-    return replace(wrapped(_Reusable)(world), guard=_SpentServes)
 
 
 def _identity(name: str, plant: Plant, check: str, report: str = "", needs: tuple[Need, ...] = ()) -> Fault:
@@ -252,16 +162,17 @@ IDENTITY: tuple[Fault, ...] = (
     _identity("a decoder never gives its weights the same name", wrapped(_OneName, stable=False),
               "own requests rejected", "",
               (names_weights,)),
-    _identity("the guard ignores the revision", _guard(_AnyField, "revision"), _ALTERED, "vllm-project/vllm #30931"),
-    _identity("the guard ignores the weights", _guard(_AnyField, "weights"), _ALTERED, "NovaSky-AI/SkyRL #2246"),
-    _identity("the guard ignores the event map", _guard(_AnyField, "event_map"), _ALTERED, "sillsdev/silnlp PR 1053"),
-    _identity("the guard ignores the dtype", _guard(_AnyField, "dtype"), _ALTERED, "vllm-project/vllm #44250"),
-    _identity("the guard compares lengths only", _guard(_LengthsOnly), _ALTERED, "lucidrains/x-transformers #311",
+    _identity("the guard ignores the revision", guarded_by(AnyField, "revision"), _ALTERED, "vllm-project/vllm #30931"),
+    _identity("the guard ignores the weights", guarded_by(AnyField, "weights"), _ALTERED, "NovaSky-AI/SkyRL #2246"),
+    _identity("the guard ignores the event map", guarded_by(AnyField, "event_map"), _ALTERED,
+              "sillsdev/silnlp PR 1053"),
+    _identity("the guard ignores the dtype", guarded_by(AnyField, "dtype"), _ALTERED, "vllm-project/vllm #44250"),
+    _identity("the guard compares lengths only", guarded_by(LengthsOnly), _ALTERED, "lucidrains/x-transformers #311",
               (two_events,)),
-    _identity("the guard serves a prefix from a longer cache", _guard(_LongerServes), _ALTERED,
+    _identity("the guard serves a prefix from a longer cache", guarded_by(LongerServes), _ALTERED,
               "ggml-org/llama.cpp #1585"),
-    _identity("the guard serves a spent cache", _spent_serves, _ALTERED, "sgl-project/mini-sglang PR 142"),
-    _identity("the guard's key runs fields together", _guard(_WeakKeys), _ALTERED, "vllm-project/vllm #44701"),
-    _identity("the guard's record stays when rows move", _guard(_StayingRecord), "own requests rejected", "",
+    _identity("the guard serves a spent cache", spent_serves, _ALTERED, "sgl-project/mini-sglang PR 142"),
+    _identity("the guard's key runs fields together", guarded_by(WeakKeys), _ALTERED, "vllm-project/vllm #44701"),
+    _identity("the guard's record stays when rows move", guarded_by(StayingRecord), "own requests rejected", "",
               (shows_its_cache,)),
 )  # fmt: skip

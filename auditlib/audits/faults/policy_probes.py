@@ -8,19 +8,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from auditlib.audits import loss_probes
-from auditlib.audits.checked import CheckedDecoder
 from auditlib.audits.emitted import Emitted, recount
 from auditlib.audits.event_grammar import Expected, Tally, lanes_of
 from auditlib.audits.faults.path_probes import Probe
 from auditlib.audits.faults.planting import Found, Plan, World, real_loop
-from auditlib.audits.next_events import NextEvents, session_rows
+from auditlib.audits.faults.training_probes import TRAINING_PROBES
 from auditlib.audits.policy_probes import EndAverse, filter_errors, score_error, wrong_caps
 from auditlib.audits.policy_runs import Runs, batch_dependence, narrow_differs
 from auditlib.audits.prefix_set import PrefixCase, prefix_set
-from auditlib.audits.shift import ShiftStudy
 from auditlib.audits.work import Watch
-from auditlib.decoders.lookup import ceiling
 from auditlib.decoders.protocol import Decoder
 from auditlib.decoding.filters import filtered
 from auditlib.decoding.policies import Setting
@@ -197,52 +193,6 @@ def _grammar(count: Callable[[Tally], int]) -> Probe:
     return probe
 
 
-def _target_shift(world: World) -> tuple[float, int]:
-    by_loss, positions = loss_probes.shift_error(world.shift, world.loss)
-    predicted = _predicted(world)
-    return max(by_loss, predicted.shifts.wrong_by()[0]), positions + predicted.events
-
-
-def _predicted(world: World) -> NextEvents:
-    predicted = NextEvents(world.subject.dtype, ShiftStudy())
-    checked = CheckedDecoder(world.subject.decoder, world.subject.device, Watch(world.subject.progress).tick)
-    predicted.read(checked, session_rows(world.subject))
-    return predicted
-
-
-def _above_ceiling(world: World) -> tuple[float, int]:
-    predicted = _predicted(world)
-    whole = [row for row, weight in session_rows(world.subject).items() for _ in range(weight)]
-    above = predicted.clear_accuracy - ceiling(whole) if predicted.events else 0.0
-    return (above if above * predicted.events > 0.5 else 0.0), predicted.events
-
-
-def _repeats(world: World) -> tuple[float, int]:
-    checked = CheckedDecoder(world.subject.decoder, world.subject.device, Watch(world.subject.progress).tick)
-    moved, logits = 0, 0
-    for row in world.rows.rows(3, 6, "planted twice"):
-        events, valid = checked.stack([row] * 2)  # no data frame
-        answers = [checked.full(events, valid) for _ in range(2)]
-        if len(row) > 1:
-            caches = [checked.prefill(events[:, :1], valid[:, :1])[1] for _ in range(2)]
-            answers += [checked.extend(events[:, 1:], valid[:, 1:], cache)[0] for cache in caches]
-        for one, other in zip(answers[::2], answers[1::2], strict=True):
-            moved += int(((one != other) & ~(one.isnan() & other.isnan())).sum())
-            logits += one.numel()
-    return moved, logits
-
-
-def _split(crossing: bool) -> Probe:
-    def probe(world: World) -> tuple[float, int]:
-        report = world.subject.leakage
-        if report is None:
-            return 0.0, 0
-        found = sum(report.crossing_keys.values()) if crossing else report.shared_sessions
-        return found, report.held_out_sessions
-
-    return probe
-
-
 _UNDER_SETTINGS: dict[str, Callable[[str], Probe]] = {
     "padding emitted": _counted(lambda one: one.padding, events=True),
     "events after the end": _counted(lambda one: one.after_end, events=True),
@@ -263,13 +213,7 @@ OTHER_PROBES: dict[tuple[str, str], Probe] = {
     ("event grammar", "states with no event"): _grammar(lambda tally: tally.empty),
     ("event grammar", "ends out of reach"): _grammar(lambda tally: tally.out_of_reach),
     ("event grammar", "end not forced"): _grammar(lambda tally: tally.not_forced),
-    ("training", "target shift"): _target_shift,
-    ("training", "padding in the loss"): lambda world: loss_probes.padding_effect(world.shift, world.loss),
-    ("training", "accumulation"): lambda world: loss_probes.accumulation_error(world.shift, world.loss),
-    ("training", "repeat with the same input"): _repeats,
-    ("training", "accuracy above the ceiling"): _above_ceiling,
-    ("training", "sessions on both sides"): _split(crossing=False),
-    ("training", "keys crossing the split"): _split(crossing=True),
+    **TRAINING_PROBES,
 }
 """Probes of the mask and of training, by audit and check."""
 
