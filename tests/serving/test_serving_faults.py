@@ -21,7 +21,6 @@ from auditlib.serving.opening import ServiceOptions, open_service
 from auditlib.serving.planted_failures import FAILURES, planted
 from auditlib.serving.request_log import RequestLog
 from tests.doubles import ToyDecoder
-from tests.packed import small_artifact
 from tests.serving.asking import call, opened, post, question, with_app
 from tests.serving.processes import rows_in
 from tests.serving.rows import a_row
@@ -174,8 +173,7 @@ def test_a_canary_gives_each_request_to_the_arm_of_its_id(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", ["a file", "below a file", "read-only"])
-def test_a_log_folder_that_cannot_be_written_is_refused_before_anything_is_served(wrong, tmp_path, monkeypatch):
-    artifact = small_artifact(tmp_path)
+def test_a_log_folder_that_cannot_be_written_is_refused_before_anything_is_served(wrong, shelf, tmp_path, monkeypatch):
     folder = tmp_path / "log"
     if wrong == "read-only":  # whoever runs the tests may be root, whom no permission stops
 
@@ -187,7 +185,7 @@ def test_a_log_folder_that_cannot_be_written_is_refused_before_anything_is_serve
         folder.write_text("not a folder")
         folder = folder / "inside" if wrong == "below a file" else folder
     with pytest.raises(InputError, match="no request log can be written there"):
-        open_service(artifact.folder, None, ServiceOptions(log=folder))
+        open_service(shelf / "lone", None, ServiceOptions(log=folder))
 
 
 # -- the clock -----------------------------------------------------------------------------------------------------
