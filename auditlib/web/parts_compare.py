@@ -67,11 +67,11 @@ def flips(here: state.Selection, before: Run, after: Run, found: pd.DataFrame) -
     for row in _first_of_each(shown).to_dict("records"):
         _flip_link(here, before, after, row)
     st.caption("Select a row to open it in the inspector, under the revision that fails.")
-    named = tables.shown(shown.head(_SHOWN).drop(columns="events"))
+    table = tables.shown(shown.head(_SHOWN).drop(columns="events"))
     if len(shown) > _SHOWN:
         st.caption(f"The first {_SHOWN} of {len(shown):,} flips; the downloads hold all.")
     chosen = st.dataframe(
-        named,
+        table,
         key="flips",
         hide_index=True,
         on_select="rerun",

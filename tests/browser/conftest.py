@@ -38,9 +38,12 @@ def served(world):
 
 @pytest.fixture
 def window():
-    """A browser window; afterwards nothing may have left this machine, asked, or broken."""
+    """A browser window; afterwards nothing may have left this machine, asked, or broken, on a page or in its code."""
     with browser() as (context, watched):
         yield context
+        # An exception of a page's own code stands in the page, where no browser counts it as an error.
+        broken = [page.url for page in context.pages if page.locator("[data-testid=stException]").count()]
+    assert broken == []
     assert watched.outgoing == []
     assert watched.dialogs == []
     assert watched.errors == []
