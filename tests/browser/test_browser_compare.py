@@ -66,3 +66,21 @@ def test_a_flip_is_shown_first_and_leads_to_its_prefix_under_the_revision_that_f
             page.get_by_text(re.compile("Not compared: the runs measured different held-out snapshots"))
         ).to_be_visible(timeout=60_000)
         assert page.get_by_role("heading", name="Sessions that flip").count() == 0
+
+
+def test_a_flip_is_reached_and_opened_by_the_keyboard_alone(pair_of_runs, window, tmp_path):
+    world, sound, faulty, _ = pair_of_runs
+    with server(tmp_path, "--store", str(world.store), "--runs", str(world.runs)) as url:
+        page = window.new_page()
+        page.goto(f"{url}/compare?revision={world.faulty.digest}&run={faulty.id}&against={sound.id}")
+        expect(page.get_by_text("1 flip for the worse, 0 flips for the better.")).to_be_visible(timeout=60_000)
+        expect(page.get_by_role("button", name="JSON").last).to_be_visible(timeout=60_000)
+        settled(page)
+        link = page.get_by_role("link", name=re.compile("worse, within tolerance"))
+        for _ in range(80):
+            page.keyboard.press("Tab")
+            if link.evaluate("it => it === document.activeElement"):
+                break
+        expect(link).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Prefix inspector")).to_be_visible(timeout=60_000)
