@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from auditlib.files import write_whole
 if TYPE_CHECKING:
     from socket import socket
 
+    from auditlib.serving.arms import Stage
     from auditlib.serving.opening import OpenService, ServiceOptions
     from auditlib.serving.rehearsal import Rehearsal
 
@@ -40,6 +42,10 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     serve.add_argument("--share", type=float, metavar="S", help="share of the requests that the new arm answers")
     serve.add_argument("--shadow", action="store_true", help="the new arm answers along, unheard")
     serve.add_argument(
+        "--chain", type=Path, metavar="FILE", help="take the stage from this rollout, and follow it while serving"
+    )
+    serve.add_argument("--trust", type=Path, metavar="trust.json", help="whose signatures count on the chain")
+    serve.add_argument(
         "--compare", type=float, default=0.0, metavar="SHARE", help="share of answers to hold against full prefixes"
     )
     serve.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds that a path may take")
@@ -50,6 +56,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     rehearse.add_argument(
         "--timeout", type=float, default=5.0, metavar="S", help="seconds after which it counts as hung"
     )
+    rehearse.add_argument("--out", type=Path, metavar="FILE", help="write the evidence there, to be signed")
     add_json_option(rehearse)
     rehearse.set_defaults(run=_rehearse)
 
@@ -70,11 +77,12 @@ def _serve(options: argparse.Namespace) -> int:
     from auditlib.serving.server import bind, serve  # noqa: PLC0415
 
     hosts = _hosts(options)
-    how = _how(options)
+    look = _look(options)
+    how = _how(options, None if look is None else look())
     _settle(options)
     with bind(options.host, options.port) as bound:
         opened = open_service(options.artifact, options.fallback, how, digest=options.digest)
-        serve(opened, bound, hosts=hosts, listening=lambda: _tell(options, opened, bound))
+        serve(opened, bound, hosts=hosts, listening=lambda: _tell(options, opened, bound), stage=look)
     say(options, _farewell(opened))
     return 0
 
@@ -92,16 +100,30 @@ def _hosts(options: argparse.Namespace) -> tuple[str, ...]:
     return (*LOOPBACK, *allowed)
 
 
-def _how(options: argparse.Namespace) -> ServiceOptions:
+def _look(options: argparse.Namespace) -> Callable[[], Stage] | None:
+    """How to see where the rollout stands; None where the stage is named by hand, or there is none."""
+    if options.chain is None and options.trust is None:
+        return None
+    if options.chain is None or options.trust is None or options.stage is not None:
+        raise InputError("a rollout is followed by --chain with --trust, and names its stage itself: leave out --stage")
+    from auditlib.runs.rollout_stage import watched_stage  # noqa: PLC0415
+
+    return watched_stage(options.chain, options.trust, options.artifact)
+
+
+def _how(options: argparse.Namespace, followed: Stage | None) -> ServiceOptions:
     from auditlib.serving.arms import Stage  # noqa: PLC0415
     from auditlib.serving.opening import ServiceOptions  # noqa: PLC0415
 
+    rest = options.compare, options.timeout, options.device, options.allow_code
+    if followed is not None:
+        return ServiceOptions(options.log, followed, *rest)
     if options.stage is None and (options.share is not None or options.shadow):
         raise InputError("--share and --shadow belong to a stage of a rollout; name it with --stage")
     if options.stage is not None and options.share is None and not options.shadow:
         raise InputError("--stage: say which requests the new arm answers, with --share S or --shadow")
     stage = None if options.stage is None else Stage(options.stage, options.share or 0.0, options.shadow)
-    return ServiceOptions(options.log, stage, options.compare, options.timeout, options.device, options.allow_code)
+    return ServiceOptions(options.log, stage, *rest)
 
 
 def _settle(options: argparse.Namespace) -> None:
@@ -149,6 +171,7 @@ def _farewell(opened: OpenService) -> str:
 def _rehearse(options: argparse.Namespace) -> int:
     """Plant each failure in turn, and say who answered."""
     from auditlib.audits.device import fingerprint  # noqa: PLC0415
+    from auditlib.runs.evidence import write_evidence  # noqa: PLC0415
     from auditlib.serving.rehearsal import rehearse  # noqa: PLC0415
 
     _settle(options)
@@ -157,7 +180,10 @@ def _rehearse(options: argparse.Namespace) -> int:
         timeout=options.timeout, device=options.device, allow_code=options.allow_code,
     )  # fmt: skip
     say(options, _in_words(rehearsal))
-    emit(options, rehearsal.to_json(fingerprint(options.device)))
+    document = rehearsal.to_json(fingerprint(options.device))
+    if options.out is not None:
+        write_evidence(options.out, document)
+    emit(options, document)
     return 0 if rehearsal.passed else UNREHEARSED
 
 

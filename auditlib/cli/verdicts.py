@@ -42,7 +42,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     sign.add_argument("--artifact", type=Path, metavar="FOLDER", help="packaged artifact to name in the verdict")
     sign.add_argument(
         "--evidence", type=Path, action="append", default=[], metavar="FILE",
-        help="what bench or replay wrote about the artifact, signed with it (repeatable)",
+        help="what bench, replay or rehearse wrote about the artifact, signed with it (repeatable)",
     )  # fmt: skip
     sign.add_argument("--previous", type=Path, metavar="FILE", help="the verdict that this one follows")
     sign.add_argument("--ledger", type=Path, metavar="FILE", help="list of verdicts that this one is added to")
@@ -56,7 +56,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verify.add_argument("--revision", type=Path, metavar="FOLDER", help="revision that the verdict must name")
     verify.add_argument(
         "--evidence", type=Path, action="append", default=[], metavar="FILE",
-        help="bench or replay document that the verdict must name (repeatable)",
+        help="evidence document that the verdict must name (repeatable)",
     )  # fmt: skip
     verify.add_argument("--report", type=Path, metavar="FILE", help="report.json that the verdict must name")
     verify.add_argument("--previous", type=Path, metavar="FILE", help="the verdict that this one must follow")

@@ -1,7 +1,7 @@
 """What was measured on a packaged artifact, after its run: read strictly, and signed together with the run's verdict.
 
-A bench or a replay leaves one document. It counts only for the very artifact that it names, and only when every check
-in it passed: whatever is missing, doubtful or about something else is a no.
+A bench, a replay or a rehearsal of the fallback leaves one document. It counts only for the very artifact that it
+names, and only when every check in it passed: whatever is missing, doubtful or about something else is a no.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from auditlib.release.digests import digest_of, hex_of
 from auditlib.release.documents import LARGEST, read_object
 from auditlib.release.limits import finite
 
-KINDS = ("bench", "replay")
+KINDS = ("bench", "rehearsal", "replay")
 """Kinds of evidence; a verdict names at most one document of each."""
 
 FOLDER = "evidence/"
@@ -58,15 +58,15 @@ def read_evidence(path: Path) -> EvidenceFile:
         data = path.read_bytes() if path.is_file() and path.stat().st_size <= LARGEST else None
     except OSError as error:
         raise InputError(
-            f"{path} cannot be read: {error.strerror}; give the file that bench or replay wrote"
+            f"{path} cannot be read: {error.strerror}; give the file that bench, replay or rehearse wrote"
         ) from error
     if data is None:
-        raise InputError(f"{path} is no file of a reasonable size; give the file that bench or replay wrote")
+        raise InputError(f"{path} is no file of a reasonable size; give the file that bench, replay or rehearse wrote")
     try:
         return parse_evidence(read_object(data), digest_of(data))
     except (ValueError, TypeError, KeyError) as error:
         said = f"it lacks {error}" if isinstance(error, KeyError) else error
-        raise InputError(f"{path} is no evidence document: {said}; run bench or replay again") from error
+        raise InputError(f"{path} is no evidence document: {said}; run bench, replay or rehearse again") from error
 
 
 def parse_evidence(document: Mapping[str, Any], digest: str) -> EvidenceFile:

@@ -86,7 +86,7 @@ def require_report(path: Path, subjects: Mapping[str, str]) -> None:
 def require_evidence(path: Path, subjects: Mapping[str, str]) -> None:
     """Raise RefusedError ("wrong artifact") unless the file at `path` is evidence that a verdict names, unchanged."""
     if not path.is_file():
-        raise InputError(f"{path} is not a file; give the document that bench or replay wrote")
+        raise InputError(f"{path} is not a file; give the document that bench, replay or rehearse wrote")
     if _digest(path) not in {digest for name, digest in subjects.items() if name.startswith(FOLDER)}:
         raise RefusedError("wrong artifact", f"{path} is no evidence that the verdict names")
 

@@ -60,12 +60,19 @@ class Arms:
 
     async def answer(self, request: Request) -> Answer:
         """The answer of the arm that the request belongs to; errors are those of `Service.answer`."""
-        if self.stage.shadow:
+        stage = self.stage
+        if stage.shadow:
             task = asyncio.create_task(self._listen(request))
             self._listening.add(task)
             task.add_done_callback(self._listening.discard)
             return await self.fallback.answer(request)
-        return await (self.new if takes_new(request.request_id, self.stage.share) else self.fallback).answer(request)
+        return await (self.new if takes_new(request.request_id, stage.share) else self.fallback).answer(request)
+
+    def move_to(self, stage: Stage) -> None:
+        """Assign requests that come from now on by another stage; those under way end as they began."""
+        self.stage = stage
+        for service in (self.new, self.fallback):
+            service.move_to(stage.name)
 
     async def _listen(self, request: Request) -> None:
         """Let the new arm answer too; what it cannot answer has its row in the log and troubles nobody."""

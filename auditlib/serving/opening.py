@@ -85,14 +85,27 @@ class OpenService:
         """
         if self.draining:
             raise RequestRefusedError("shutting down", "no new requests are taken; ask again in a moment")
-        if self._arms is None or self.stage is None:
+        stage = self.stage
+        if self._arms is None or stage is None:
             return await self.main.answer(request)
         if self._is_open():
             answer = await self._arms.answer(request)
             self._is_open()  # so that the next request knows
-            if not (takes_new(request.request_id, self.stage.share) and self.keeper.has_no_row(request.request_id)):
+            if not (takes_new(request.request_id, stage.share) and self.keeper.has_no_row(request.request_id)):
                 return answer
         return await self.services["fallback"].answer(request)
+
+    def move_to(self, stage: Stage) -> None:
+        """Go on in another stage of the rollout; InputError where none was opened."""
+        if self._arms is None:
+            raise InputError("this service takes no part in a rollout, so there is no stage to change")
+        if stage != self.stage:
+            self._arms.move_to(stage)
+            self.stage = stage
+
+    def close_new_arm(self, reason: str) -> None:
+        """Let the fallback answer everything, until a restart."""
+        self._closed = self._closed or reason
 
     async def health(self) -> dict[str, Any]:
         """What serves, how, and what is wrong: "ok", "degraded" where something is, "failed" when nothing answers."""
@@ -136,7 +149,7 @@ class OpenService:
         if self._asked != self.main.served.digest:
             found.append("the artifact serves nothing, because its run blocks every setting; its fallback answers")
         if self._closed is not None:
-            found.append("rows of the rollout were lost, so its fallback answers everything until a restart")
+            found.append(f"the new arm is closed, and the fallback answers everything until a restart: {self._closed}")
         if self.keeper.failure is not None:
             found.append(self.keeper.failure)
         elif self.keeper.lost:

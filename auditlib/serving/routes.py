@@ -62,6 +62,10 @@ class RowMaker:
     def __init__(self, served: Served, label: Label, clock: Clock) -> None:
         self._served, self._label, self._clock = served, label, clock
 
+    def in_stage(self, stage: str) -> RowMaker:
+        """A maker of the rows of requests that arrive in another stage."""
+        return RowMaker(self._served, replace(self._label, stage=stage), self._clock)
+
     def answered(self, given: Given, arrival: int) -> LogRow:
         """The row of a request that was answered."""
         finished, best, found = given.finished, given.finished.best, given.difference

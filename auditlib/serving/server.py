@@ -14,6 +14,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from auditlib.errors import InputError
+from auditlib.serving.arms import Stage
+from auditlib.serving.following import follow
 from auditlib.serving.http import LOOPBACK, HttpService
 from auditlib.serving.opening import OpenService
 
@@ -46,11 +48,13 @@ def serve(
     *,
     hosts: Collection[str] = LOOPBACK,
     listening: Callable[[], None] = lambda: None,
+    stage: Callable[[], Stage] | None = None,
     grace: float = 30.0,
 ) -> None:
     """Serve until SIGTERM or SIGINT; then take no new request, answer those under way, and flush the log.
 
-    `listening` is called as soon as callers can connect. `grace`: seconds that requests under way may still take.
+    `listening` is called as soon as callers can connect. `stage` says, again and again, where the rollout stands.
+    `grace`: seconds that requests under way may still take.
     """
     try:
         bound.listen(256)
@@ -60,14 +64,19 @@ def serve(
     # uvicorn raises a signal that it caught once more when it is done; by then it has been obeyed.
     previous = {one: signal.signal(one, _obeyed) for one in (signal.SIGTERM, signal.SIGINT)}
     try:
-        asyncio.run(_serve(opened, bound, hosts, listening, grace))
+        asyncio.run(_serve(opened, bound, hosts, listening, stage, grace))
     finally:
         for one, handler in previous.items():
             signal.signal(one, handler)
 
 
 async def _serve(
-    opened: OpenService, bound: socket.socket, hosts: Collection[str], listening: Callable[[], None], grace: float
+    opened: OpenService,
+    bound: socket.socket,
+    hosts: Collection[str],
+    listening: Callable[[], None],
+    stage: Callable[[], Stage] | None,
+    grace: float,
 ) -> None:
     bounds = opened.main.served.bounds
     config = uvicorn.Config(
@@ -84,8 +93,11 @@ async def _serve(
         h11_max_incomplete_event_size=_LARGEST_HEAD,
     )
     async with opened:
+        following = None if stage is None else asyncio.create_task(follow(opened, stage))
         listening()
         await _Server(config, opened).serve([bound])
+        if following is not None:
+            following.cancel()
 
 
 class _Server(uvicorn.Server):

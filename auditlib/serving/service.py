@@ -100,6 +100,10 @@ class Service:
         """Engines that have started, the artifact's own first."""
         return [route.worker.engine for route in self._routes if route.worker.engine is not None]
 
+    def move_to(self, stage: str) -> None:
+        """Write the rows of requests that arrive from now on under another stage of the rollout."""
+        self._rows = self._rows.in_stage(stage)
+
     def health(self) -> dict[str, Any]:
         """What serves now: "ok" as packaged, "degraded" by a fallback, "failed" when nothing answers any more."""
         failures = {route.path: route.worker.failure for route in self._routes if route.worker.failure}
@@ -123,25 +127,25 @@ class Service:
         RequestRefusedError, with code "busy" when the queue is full, for what the bounds do not hold.
         RequestFailedError when no path gave an answer that holds.
         """
-        arrival = self._clock.now()
+        arrival, rows = self._clock.now(), self._rows  # of the stage in which it arrives, however long it takes
         try:
             with self._admitted(request) as encoded:
                 given = await self._first_that_holds(encoded)
         except (RequestRefusedError, RequestFailedError) as problem:
             counted = self.counts.refused if isinstance(problem, RequestRefusedError) else self.counts.failed
             counted[problem.code] += 1
-            self._log(self._rows.unanswered(request, arrival, problem.code))
+            self._log(rows.unanswered(request, arrival, problem.code))
             raise
         except asyncio.CancelledError:
-            self._log(self._rows.unanswered(request, arrival, "caller left"))
+            self._log(rows.unanswered(request, arrival, "caller left"))
             raise
         self._count(given)
         if self._is_compared(request) and self._exact.calls <= self.served.bounds.queue:
-            task = asyncio.create_task(self._log_compared(encoded, given, arrival))
+            task = asyncio.create_task(self._log_compared(encoded, given, arrival, rows))
             self._comparing.add(task)
             task.add_done_callback(self._comparing.discard)
         else:
-            self._log(self._rows.answered(given, arrival))
+            self._log(rows.answered(given, arrival))
         return self._answer(given)
 
     async def settle(self) -> None:
@@ -216,7 +220,7 @@ class Service:
         number = int.from_bytes(hashlib.sha256(f"compare {request.request_id}".encode()).digest()[:8], "big")
         return number < self._compare * 2**64
 
-    async def _log_compared(self, encoded: Encoded, given: Given, arrival: int) -> None:
+    async def _log_compared(self, encoded: Encoded, given: Given, arrival: int, rows: RowMaker) -> None:
         """Answer once more by the full prefix path, and log both. A comparison that fails is logged as missing."""
         try:
             if given.route.served is self.served:
@@ -227,7 +231,7 @@ class Service:
                 given = replace(given, difference=difference)
         except (EngineFailedError, TimeoutError):
             self.counts.failed["comparison"] += 1
-        self._log(self._rows.answered(given, arrival))
+        self._log(rows.answered(given, arrival))
 
     # -- what goes out and what is kept ------------------------------------------------------------------------------
 
