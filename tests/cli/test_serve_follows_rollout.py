@@ -1,4 +1,4 @@
-"""A service follows its rollout: onwards as it is signed, back to the fallback, and nowhere on a chain that is broken."""
+"""A service follows its rollout: onwards as it is signed, back to the fallback, and nowhere on a broken chain."""
 
 from __future__ import annotations
 
