@@ -18,7 +18,7 @@ from auditlib.decoders.protocol import Decoder
 from auditlib.decoding.choices import Picked, pick_beams, pick_likeliest, pick_sampled
 from auditlib.decoding.generated import Generated, Outcome
 from auditlib.decoding.lanes import Lanes
-from auditlib.decoding.paths import CachedPath, FullPath, LogitPath
+from auditlib.decoding.paths import CachedPath, FullPath, JoiningPath, LogitPath
 from auditlib.decoding.policies import Setting
 from auditlib.errors import ContextExceededError, DecoderError, PolicyError, PrefixgateError
 from auditlib.events.automaton import OrderAutomaton
@@ -27,6 +27,7 @@ from auditlib.progress import Progress, silent
 
 Rows = Sequence[tuple[int, ...]]
 
+_NOBODY = np.empty(0, dtype=np.int64)
 _PADDING = 32  # padding that costs less than another batch
 
 
@@ -107,7 +108,7 @@ class Generation:
         self.setting = setting
         self.event_map = event_map
         self._path = path
-        self._lanes = Lanes.opening([], [], setting, [], decoder.context_length)
+        self._lanes = self._coming = Lanes.opening([], [], setting, [], decoder.context_length)
         self._logits = torch.empty(0, decoder.vocabulary_size)
         self._outcome = Outcome(setting)
         self._prefixes: dict[int, tuple[int, ...]] = {}
@@ -121,7 +122,12 @@ class Generation:
     @property
     def rows(self) -> int:
         """Rows that the next step will continue."""
-        return len(self._lanes)
+        return len(self._lanes) + len(self._coming)
+
+    @property
+    def coming(self) -> frozenset[int]:
+        """Owners whose prefixes the next step will read, while the other rows advance."""
+        return frozenset(self._coming.owners.tolist())
 
     @torch.no_grad()
     def join(self, prefixes: Rows, automata: Sequence[OrderAutomaton], caps: Sequence[int]) -> range:
@@ -148,22 +154,33 @@ class Generation:
     def step(self) -> dict[int, list[Generated]]:
         """Continue each row by one event; the hypotheses of every prefix that is done, by owner."""
         if len(self._lanes):
-            parents, self._lanes = self._chosen(self._lanes, self._logits, self._outcome)
-            if len(self._lanes):
-                newest = torch.from_numpy(self._lanes.newest())
-                self._logits = self._path.append(torch.from_numpy(parents), newest)
-            else:
-                self._logits = self._logits[:0]
-                self._path.clear()
+            parents, grown = self._chosen(self._lanes, self._logits, self._outcome)
+            coming = self._coming
+            self._lanes = grown.joined(coming) if len(coming) else grown
+            self._coming = coming.take(_NOBODY)
+            self._logits = self._advanced(torch.from_numpy(parents), grown, coming)
         done = self._prefixes.keys() - set(self._lanes.owners.tolist())
         for owner in done:
             del self._prefixes[owner]
         return {owner: self._outcome.take(owner) for owner in sorted(done)}
 
+    def _advanced(self, parents: Tensor, grown: Lanes, coming: Lanes) -> Tensor:
+        """Logits of the rows that live on, and of those that join them, in one call of the path."""
+        newest = torch.from_numpy(grown.newest())
+        if len(coming) and isinstance(self._path, JoiningPath):
+            return self._path.append_joining(parents, newest, *self._prefixes_of(coming))
+        if len(grown):
+            return self._path.append(parents, newest)
+        self._path.clear()
+        return self._logits[:0]
+
     @torch.no_grad()
     def resume(self, path: LogitPath) -> None:
         """Go on with another path, which reads every live row anew; for when the old one has failed."""
         self._path = path
+        if len(self._coming):
+            self._lanes = self._lanes.joined(self._coming)
+            self._coming = self._coming.take(_NOBODY)
         rows = [(*self._prefixes[o], *self._lanes.emitted(row)) for row, o in enumerate(self._lanes.owners.tolist())]
         self._logits = path.join(rows, 1) if rows else self._logits[:0]
 
@@ -176,9 +193,17 @@ class Generation:
         """Read the prefixes of new lanes."""
         if not len(lanes):
             return
-        readers = np.unique(lanes.owners).tolist()
-        logits = self._path.join([self._prefixes[owner] for owner in readers], len(lanes) // len(readers))
+        if len(self._lanes) and isinstance(self._path, JoiningPath):
+            # A call of their own would cost the others a step; they are read in the next one, with everybody else.
+            self._coming = self._coming.joined(lanes) if len(self._coming) else lanes
+            return
+        logits = self._path.join(*self._prefixes_of(lanes))
         self._logits, self._lanes = torch.cat([self._logits.to(logits), logits]), self._lanes.joined(lanes)
+
+    def _prefixes_of(self, lanes: Lanes) -> tuple[Rows, int]:
+        """Prefixes of lanes that have no new event yet, and how many lanes each of them has."""
+        readers = np.unique(lanes.owners).tolist()
+        return [self._prefixes[owner] for owner in readers], len(lanes) // len(readers)
 
     def _chosen(self, lanes: Lanes, logits: Tensor, outcome: Outcome) -> tuple[npt.NDArray[np.int64], Lanes]:
         """The rows that live on, each one event longer, and which old row each of them continues."""

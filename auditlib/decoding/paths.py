@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -28,6 +28,17 @@ class LogitPath(Protocol):
 
     def clear(self) -> None:
         """Let all rows go."""
+
+
+@runtime_checkable
+class JoiningPath(LogitPath, Protocol):
+    """A path on which rows may join in the same call in which the others advance.
+
+    Worth it where a call for the joining rows alone would carry all others along, as a cache does.
+    """
+
+    def append_joining(self, parents: Tensor, events: Tensor, prefixes: Rows, copies: int) -> Tensor:
+        """Logits [M + P·copies, V]: of the rows that `append` gives, and behind them of those that `join` gives."""
 
 
 class FullPath:

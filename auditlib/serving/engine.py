@@ -114,7 +114,7 @@ class Engine:
 
     def step(self) -> list[Finished]:
         """Continue every request by one event and give back those that are done."""
-        rows = self._generation.rows
+        rows, coming = self._generation.rows, self._generation.coming
         try:
             done = self._generation.step()
         except CacheRejectedError as rejection:
@@ -122,9 +122,10 @@ class Engine:
             self._fall_back(rejection)
             done = {}
         now = self._clock()
-        for ticket in self._tickets.values():
+        for owner, ticket in self._tickets.items():
             ticket.batch = max(ticket.batch, rows)
-            ticket.first_event = now if ticket.first_event is None else ticket.first_event
+            if owner not in coming:  # those were only read in this step
+                ticket.first_event = now if ticket.first_event is None else ticket.first_event
         return [self._finished(self._tickets.pop(owner), found, now) for owner, found in done.items()]
 
     def forget(self, request_ids: set[str]) -> None:

@@ -81,7 +81,6 @@ class RootedPath:
 
     def announce(self, requests: Sequence[tuple[Row, str]]) -> None:
         """Say which session each prefix that is about to join belongs to; one that is not announced is not kept."""
-        self._sessions = {}
         for row, session in requests:
             self._sessions.setdefault(row, deque()).append(session)
 
@@ -89,14 +88,30 @@ class RootedPath:
         """See LogitPath."""
         if self._cache is None:
             self._open()
+        first = self._live
+        return self._continued(list(range(first)), [()] * first, prefixes, copies)[first:]
+
+    def append(self, parents: Tensor, events: Tensor) -> Tensor:
+        """See LogitPath."""
+        return self.append_joining(parents, events, (), 1)
+
+    def append_joining(self, parents: Tensor, events: Tensor, prefixes: Rows, copies: int) -> Tensor:
+        """See JoiningPath."""
+        return self._continued(parents.tolist(), [(event,) for event in events.tolist()], prefixes, copies)
+
+    def _continued(self, live: list[int], advance: list[Row], prefixes: Rows, copies: int) -> Tensor:
+        """Logits [M + P·copies, V]: rows `live`, each by the events in `advance`, and the prefixes that join them."""
         new = [(prefix, self._session_of(prefix)) for prefix in prefixes]
+        self._sessions = {}
         origins = [self._origin(prefix, session) for prefix, session in new]
         known = [None if origin is None else self._kept[origin] for origin in origins]
-        first = self._live
         places = [self._place(origin) for origin in origins for _ in range(copies)]
         rest = [prefix[len(self._root if r is None else r.row) :] for (prefix, _), r in zip(new, known, strict=True)]
-        self._arrange([*range(self._live), *places])
-        read = self._append([*[()] * first, *(events for events in rest for _ in range(copies))])
+        first = len(live)
+        self._arrange([*live, *places])
+        read = self._append([*advance, *(events for events in rest for _ in range(copies))])
+        if not new:
+            return read[:first]
         logits = torch.stack(
             [
                 read[first + number * copies] if events else self._root_logits if one is None else one.logits
@@ -104,12 +119,7 @@ class RootedPath:
             ]
         )
         self._note(new, known, rest, logits, first, copies)
-        return logits.repeat_interleave(copies, 0)
-
-    def append(self, parents: Tensor, events: Tensor) -> Tensor:
-        """See LogitPath."""
-        self._arrange(parents.tolist())
-        return self._append([(event,) for event in events.tolist()])[: self._live]
+        return torch.cat([read[:first].to(logits), logits.repeat_interleave(copies, 0)])
 
     def clear(self) -> None:
         """See LogitPath."""
