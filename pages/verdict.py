@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from auditlib.web import parts, parts_board, parts_jobs, parts_verdict, shell, state
+from auditlib.web import parts, parts_board, parts_jobs, parts_packaging, parts_verdict, shell, state
 from auditlib.web.desk import Desk
 
 here = shell.enter()
@@ -14,6 +14,9 @@ parts_board.facts(run)
 parts_verdict.why(run)
 parts_board.decision(run)
 parts_jobs.audit_buttons(here)
+
+st.header("Serving artifact", help="What the run allows to be served, in one closed folder that the verdict names.")
+parts_packaging.of_run(desk, here, run)
 
 st.header("Signatures", help="A verdict counts when as many people have signed it as the trust file asks for.")
 parts_verdict.signatures(desk, here, run)

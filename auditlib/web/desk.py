@@ -9,11 +9,15 @@ from pathlib import Path
 
 from auditlib.errors import InputError, PrefixgateError
 from auditlib.release.bundles import bundles_of
+from auditlib.release.envelope import read_envelope
+from auditlib.release.reading import parse_statement
+from auditlib.release.settling import settle
 from auditlib.release.signing import new_key, open_envelope
 from auditlib.release.trust import SIGNER, Trust, TrustedKey, load_trust
 from auditlib.release.verdict import SignedVerdict, VerifiedVerdict, sign_run, verify_verdict
 from auditlib.runs.folder import Run, open_run
 from auditlib.web.settings import Settings
+from auditlib.web.shelf import Bound, artifacts, named_in, with_newest_evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +70,28 @@ class Desk:
         """Where the verdict of a run is, or will be."""
         return self.settings.verdicts / f"{run.id}.dsse.json"
 
-    def sign(self, run: Run, key: str, passphrase: str, decision: str, comment: str) -> SignedVerdict:
+    def bound(self, run: Run) -> Bound | None:
+        """The artifact and evidence that the run's verdict on file names; None where it names none, or none is here."""
+        file = self.verdict_file(run)
+        return self._named(file.read_bytes()) if file.exists() else None
+
+    def offered(self, run: Run) -> tuple[Bound, ...]:
+        """Artifacts that were packaged of this run, each with the newest evidence on it."""
+        root = self.settings.artifacts
+        return tuple(with_newest_evidence(root, one) for one in artifacts(root) if one.run == run.id)
+
+    def may_approve(self, run: Run, bound: Bound | None) -> bool:
+        """Whether the gate lets the run through, with the evidence that would be signed with it."""
+        found = () if bound is None else tuple(bound.evidence.values())
+        return settle(run.report, run.manifest["policy"]["document"], found).approved
+
+    def sign(
+        self, run: Run, key: str, passphrase: str, decision: str, comment: str, bound: Bound | None = None
+    ) -> SignedVerdict:
         """Sign the run's verdict, or add a signature to the one that is there.
 
         The run is opened and verified again: what is signed is what lies on the disk now, not what a page remembers.
+        `bound` is named in a new verdict; a signature that is added goes to what the verdict names already.
         """
         keys = self.keys()
         if key not in keys:
@@ -78,6 +100,7 @@ class Desk:
         fresh = open_run(run.folder)
         fresh.verify()
         out = self.verdict_file(run)
+        bound = self.bound(run) if out.exists() else bound
         return sign_run(
             fresh.folder,
             fresh.report,
@@ -89,6 +112,8 @@ class Desk:
             out,
             append=out.exists(),
             trust=self.settings.trust,
+            artifact=None if bound is None else bound.artifact.folder,
+            evidence=() if bound is None else tuple(bound.evidence),
             ledger=self.settings.verdicts / "ledger.jsonl",
         )
 
@@ -97,7 +122,19 @@ class Desk:
         if self.trust() is None:
             raise InputError(f"there is no trust file at {self.settings.trust}; make a key, or name one with --trust")
         report = run.folder / "report.json" if run else None
-        return verify_verdict(envelope, self.settings.trust, report=report, revision=revision)
+        bound = self._named(envelope) if run else None
+        return verify_verdict(
+            envelope,
+            self.settings.trust,
+            report=report,
+            revision=revision,
+            artifact=None if bound is None else bound.artifact.folder,
+            evidence=() if bound is None else tuple(bound.evidence),
+        )
+
+    def _named(self, envelope: bytes) -> Bound | None:
+        """What an envelope names of the artifacts here. It only says where to look: what is there is verified then."""
+        return named_in(self.settings.artifacts, parse_statement(read_envelope(envelope).payload).subjects)
 
     def roster(self, run: Run, now: datetime) -> tuple[Place, ...]:
         """Everybody whose signature the trust file counts, and who of them has signed the run's verdict.

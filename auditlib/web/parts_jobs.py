@@ -11,7 +11,7 @@ from auditlib.web.jobs import JobState, Work
 from auditlib.web.text import short
 
 _SEEN, _JOB = "jobs seen to end", "job"
-_RESULTS = {"run": ("run", "revision"), "snapshot": ("snapshot",)}
+_RESULTS = {"run": ("run", "revision"), "snapshot": ("snapshot",), "artifact": ("artifact",)}
 """What the words of a job's result choose in the sidebar."""
 
 

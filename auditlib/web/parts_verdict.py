@@ -12,9 +12,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from auditlib.errors import PrefixgateError
-from auditlib.release.judge import approved
 from auditlib.release.refusals import RefusedError
-from auditlib.release.verdict import VerifiedVerdict
+from auditlib.release.verdict import SignedVerdict, VerifiedVerdict
 from auditlib.runs.folder import Run
 from auditlib.views.junit import to_junit
 from auditlib.views.markdown import to_markdown
@@ -23,9 +22,11 @@ from auditlib.views.summary import headline
 from auditlib.views.text import in_markdown, plural, safe
 from auditlib.web import clock, state
 from auditlib.web.desk import Desk, explain
+from auditlib.web.shelf import Bound
 from auditlib.web.text import short
 
 _DONE = "said once"
+_RUN_ALONE = "the revision and its run alone"
 
 
 def why(run: Run) -> None:
@@ -110,15 +111,19 @@ def sign_form(desk: Desk, run: Run) -> None:
         key_form(desk)
         return
     again = desk.verdict_file(run).exists()
+    bound = desk.bound(run) if again else _choose_artifact(desk, run)
+    _say_bound(bound, again=again)
     # Cleared on submit, so that no passphrase stays behind in the page.
     with st.form("sign", clear_on_submit=True):
         key = st.selectbox("Your key", list(keys), format_func=safe, key="sign-key")
-        decision = st.radio("Your decision", _decisions(run), key="sign-decision", horizontal=True)
+        decisions = ["approve", "refuse"] if desk.may_approve(run, bound) else ["refuse"]
+        decision = st.radio("Your decision", decisions, key="sign-decision", horizontal=True)
         comment = st.text_area("Comment", key="sign-comment", max_chars=4000, help="Signed with the rest.")
         passphrase = st.text_input("Passphrase of the key", type="password", key="sign-passphrase", autocomplete="off")
         pressed = st.form_submit_button("Add my signature" if again else "Sign")
     if pressed:
-        _attempt(lambda: _signed(desk, run, key or "", passphrase or "", decision or "", comment or ""))
+        said = decision or "", comment or ""
+        _attempt(lambda: _signed(desk.sign(run, key or "", passphrase or "", *said, bound)))
     with st.expander("New reviewer key"):
         key_form(desk)
 
@@ -195,13 +200,33 @@ def _file(
     )
 
 
-def _decisions(run: Run) -> list[str]:
-    """Decisions that the gate leaves to a reviewer."""
-    return ["approve", "refuse"] if approved(run.report) else ["refuse"]
+def _choose_artifact(desk: Desk, run: Run) -> Bound | None:
+    """What a new verdict will name beside the run; the newest artifact unless the reviewer says otherwise."""
+    offered = {bound.artifact.folder.name: bound for bound in desk.offered(run)}
+    if not offered:
+        return None
+    names = [*reversed(offered), _RUN_ALONE]
+    chosen = st.selectbox("The verdict is about", names, format_func=safe, key="sign-artifact")
+    return offered.get(chosen or "")
 
 
-def _signed(desk: Desk, run: Run, key: str, passphrase: str, decision: str, comment: str) -> str:
-    done = desk.sign(run, key, passphrase, decision, comment)
+def _say_bound(bound: Bound | None, *, again: bool) -> None:
+    """Which artifact and evidence are signed for."""
+    if bound is None:
+        words = "The verdict on file names no artifact." if again else "No artifact is named in the verdict."
+        st.caption(f"{words} It is about the revision and its run.")
+        return
+    found = [f"{one.kind} ({one.status})" for one in bound.evidence.values()]
+    st.caption(
+        in_markdown(
+            f"It names artifact {bound.artifact.folder.name} ({short(bound.artifact.digest)}) with "
+            f"{', '.join(found) or 'no evidence'}. Evidence that did not pass refuses the release.",
+            600,
+        )
+    )
+
+
+def _signed(done: SignedVerdict) -> str:
     return f"Signed. The verdict is number {done.sequence} and carries {plural(done.signatures, 'signature')}."
 
 

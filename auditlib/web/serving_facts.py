@@ -18,7 +18,7 @@ from auditlib.serving.artifact import DOCUMENT, Artifact, open_artifact
 from auditlib.serving.memory import MemoryPlan
 from auditlib.web.disk import Stamp, stamp
 
-KINDS = ("bench", "replay")
+KINDS = ("bench", "replay", "rehearsal")
 _MOST = 200
 _LARGEST = 32 << 20
 _TEXTS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from auditlib.errors import ArtifactError
 from auditlib.progress import Progress
 from auditlib.runs.request import AuditRequest
 from auditlib.sessions.importers import import_log
@@ -83,6 +84,52 @@ def audit(
         )
         run = run_audits(request, progress)
         return f"run {run.id} {run.revision}"
+
+    return work
+
+
+def package(settings: Settings, run: Path, revision: Path | None, out: Path) -> Work:
+    """Work that packages what a run allows; its result is `artifact <name>`. ArtifactError where that is nothing."""
+
+    def work(progress: Progress) -> str:
+        from auditlib.audits.device import settle_threads  # noqa: PLC0415
+        from auditlib.runs.package import PackageRequest, package_run  # noqa: PLC0415
+
+        settle_threads()
+        packaged = package_run(PackageRequest(run, out, revision, allow_code=settings.allow_code), progress)
+        if packaged.artifact is None:
+            reasons = "; ".join(packaged.reasons[:3])
+            raise ArtifactError(f"the run allows nothing to be served: {reasons}; package it with a fallback artifact")
+        return f"artifact {out.name}"
+
+    return work
+
+
+def measure(settings: Settings, kind: str, artifact: Path, out: Path) -> Work:
+    """Work that measures an artifact and writes the evidence; its result is `artifact <name>`.
+
+    `kind` is "replay", "bench" or "rehearsal".
+    """
+
+    def work(progress: Progress) -> str:
+        from auditlib.audits.device import fingerprint, settle_threads  # noqa: PLC0415
+        from auditlib.runs import evidence  # noqa: PLC0415
+        from auditlib.serving.artifact import open_artifact  # noqa: PLC0415
+        from auditlib.serving.rehearsal import rehearse  # noqa: PLC0415
+
+        settle_threads()
+        opened = open_artifact(artifact)
+        code = settings.allow_code
+        if kind == "replay":
+            document = evidence.replay_artifact(opened, allow_code=code, progress=progress)
+        elif kind == "bench":
+            plan = evidence.bench_plan(opened.policy)
+            document = evidence.bench_artifact(opened, plan, allow_code=code, progress=progress)
+        else:
+            progress(0, 1, "planting failures")
+            document = rehearse(artifact, allow_code=code).to_json(fingerprint("cpu"))
+        evidence.write_evidence(out, document)
+        return f"artifact {artifact.name}"
 
     return work
 
