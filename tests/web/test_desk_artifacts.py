@@ -37,7 +37,7 @@ def desk(tmp_path):
 
 
 def packaged(desk, made, name="one"):
-    _, run = made
+    root, run = made
     package(desk.settings, run.folder, root / "revision", desk.settings.artifacts / name)(lambda *_: None)
     return desk.settings.artifacts / name
 
