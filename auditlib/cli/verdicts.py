@@ -11,7 +11,10 @@ from auditlib.cli.output import add_json_option, emit, say
 from auditlib.cli.passphrase import add_passphrase, passphrase
 from auditlib.errors import InputError
 from auditlib.release.bundles import write_bundles
+from auditlib.release.identity import Identity
+from auditlib.release.moments import stamp
 from auditlib.release.signing import new_key
+from auditlib.release.trust import add_entry, read_entry
 from auditlib.release.verdict import sign_run, verify_verdict
 from auditlib.runs.folder import open_run
 
@@ -21,14 +24,8 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `keys new`, `sign` and `verify`."""
-    keys = verbs.add_parser("keys", help="make a reviewer's key").add_subparsers(dest="action", required=True)
-    new = keys.add_parser("new", help="a new encrypted signing key, and its public half in a trust file")
-    new.add_argument("--out", type=Path, required=True, metavar="K.pem")
-    new.add_argument("--person", required=True, metavar="NAME")
-    new.add_argument("--trust", type=Path, metavar="trust.json", help="trust file to add the public key to")
-    add_passphrase(new)
-    new.set_defaults(run=_new_key)
+    """Add `keys new`, `keys add`, `sign` and `verify`."""
+    _add_keys(verbs)
     sign = verbs.add_parser("sign", help="sign the verdict of a run")
     sign.add_argument("--run", type=Path, required=True, metavar="R", dest="run_folder")
     sign.add_argument("--key", type=Path, required=True, metavar="K.pem")
@@ -68,6 +65,28 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verify.set_defaults(run=_verify)
 
 
+def _add_keys(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    keys = verbs.add_parser("keys", help="make a reviewer's key, or trust one").add_subparsers(
+        dest="action", required=True
+    )
+    new = keys.add_parser("new", help="a new encrypted signing key, and its public half in a trust file")
+    new.add_argument("--out", type=Path, required=True, metavar="K.pem")
+    new.add_argument("--person", required=True, metavar="NAME")
+    new.add_argument("--trust", type=Path, metavar="trust.json", help="trust file to add the public key to")
+    new.add_argument(
+        "--identity", nargs=2, metavar=("ISSUER", "SUBJECT"),
+        help="account that the person signs in with at the dashboard, as it shows it",
+    )  # fmt: skip
+    new.add_argument("--request", type=Path, metavar="FILE", help="write the trust file's entry there, for its keeper")
+    add_passphrase(new)
+    new.set_defaults(run=_new_key)
+    add = keys.add_parser("add", help="add a key that its owner asks for to a trust file")
+    add.add_argument("request", type=Path, metavar="FILE", help="what `keys new --request` or the dashboard wrote")
+    add.add_argument("--trust", type=Path, required=True, metavar="trust.json")
+    add_json_option(add)
+    add.set_defaults(run=_add_key)
+
+
 def max_age(text: str | None) -> timedelta | None:
     """A span such as 30d or 12h; InputError for anything else."""
     if text is None:
@@ -80,10 +99,51 @@ def max_age(text: str | None) -> timedelta | None:
 
 def _new_key(options: argparse.Namespace) -> int:
     """Make a key pair; the public half goes into the trust file."""
-    keyid = new_key(options.out, options.person, passphrase(options, new=True), options.trust)
+    account = _account(options.identity)
+    keyid = new_key(
+        options.out,
+        options.person,
+        passphrase(options, new=True),
+        options.trust,
+        identity=account,
+        request=options.request,
+    )
     where = f"; its public half is in {options.trust}" if options.trust else "; hand its public half out with --trust"
+    if options.request:
+        where = f"; hand {options.request} to whoever keeps the trust file, for `keys add`"
     say(options, f"{options.out}: encrypted key of {options.person}, id {keyid}{where}")
     emit(options, {"format": 1, "key": str(options.out), "keyid": keyid, "person": options.person})
+    return 0
+
+
+def _account(given: list[str] | None) -> Identity | None:
+    """The account named on the command line; InputError for one that no provider could have sent."""
+    try:
+        return Identity(*given) if given else None
+    except ValueError as error:
+        raise InputError(f"--identity: {error}; copy both from the dashboard's sidebar") from error
+
+
+def _add_key(options: argparse.Namespace) -> int:
+    """Enter a key into the trust file, and say whose it is: the keeper must know that this person asked."""
+    key = add_entry(options.trust, read_entry(options.request))
+    account = f"signs in as {key.identity.subject} at {key.identity.issuer}" if key.identity else "signs in nowhere"
+    until = stamp(key.not_after) if key.not_after else "for ever"
+    say(
+        options,
+        f"{options.trust}: key {key.keyid} of {key.person}, who {account}; "
+        f"roles {', '.join(key.roles) or 'none'}, until {until}",
+    )
+    emit(
+        options,
+        {
+            "format": 1,
+            "trust": str(options.trust),
+            "keyid": key.keyid,
+            "person": key.person,
+            "identity": key.identity.to_dict() if key.identity else None,
+        },
+    )
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,11 +14,13 @@ from securesystemslib.exceptions import UnverifiedSignatureError
 from securesystemslib.signer import CryptoSigner, SSlibKey  # type: ignore[attr-defined]  # lacks __all__
 
 from auditlib.errors import KeyFileError
+from auditlib.files import write_whole
 from auditlib.release.envelope import PAYLOAD_TYPE, envelope_bytes, read_envelope
+from auditlib.release.identity import Identity
 from auditlib.release.keys import key_id, write_private_key
 from auditlib.release.moments import stamp
 from auditlib.release.refusals import RefusedError
-from auditlib.release.trust import SIGNER, Trust, TrustedKey, add_key, load_trust
+from auditlib.release.trust import SIGNER, Trust, TrustedKey, add_entry, load_trust, new_entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +31,33 @@ class Opened:
     keys: tuple[TrustedKey, ...]
 
 
-def new_key(out: Path, person: str, passphrase: bytes, trust: Path | None = None) -> str:
+def new_key(
+    out: Path,
+    person: str,
+    passphrase: bytes,
+    trust: Path | None = None,
+    *,
+    identity: Identity | None = None,
+    request: Path | None = None,
+) -> str:
     """Id of a new key, written encrypted to `out`; its public half goes into the trust file when one is named.
 
-    KeyFileError when `out` is taken, the passphrase is empty, or the trust file cannot take the key.
+    With `request` the entry is written there instead, for whoever keeps the trust file. `identity` is the account that
+    the person signs in with. KeyFileError when a file is taken, the passphrase is empty, or the trust file cannot take
+    the key.
     """
     if not person.strip() or not person.isprintable():
         raise KeyFileError(f"{out}: a key needs the name of the person it belongs to; give --person NAME")
     if trust is not None and trust.exists():
         load_trust(trust)  # before a key is made that could not be entered
+    if request is not None and request.exists():
+        raise KeyFileError(f"{request} is there already and is not overwritten; choose another name")
     key = write_private_key(out, passphrase)
+    entry = new_entry(key.public_key(), person, datetime.now(UTC), identity)
     if trust is not None:
-        add_key(trust, key.public_key(), person, datetime.now(UTC))
+        add_entry(trust, entry)
+    if request is not None:
+        write_whole(request, json.dumps(entry, indent=1, ensure_ascii=False).encode() + b"\n")
     return key_id(key.public_key())
 
 

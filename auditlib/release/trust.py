@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from auditlib.errors import KeyFileError
 from auditlib.files import write_whole
 from auditlib.release.documents import read_object
+from auditlib.release.identity import Identity, identity_from
 from auditlib.release.keys import key_id, public_pem, read_public_pem
 from auditlib.release.moments import moment_of, stamp
 
@@ -23,11 +24,15 @@ SIGNER = "release-signer"
 
 _LIFETIME = timedelta(days=730)
 _FIELDS = {"keyid", "public_key", "person", "roles", "not_before", "not_after", "revoked"}
+_OPTIONAL = {"identity"}
 
 
 @dataclass(frozen=True, slots=True)
 class TrustedKey:
-    """One entry: a public key, whose it is, what it may do and when. A bound of None is none."""
+    """One entry: a public key, whose it is, what it may do and when. A bound of None is none.
+
+    `identity` is the account that its person signs in with; None where nobody signs in.
+    """
 
     keyid: str
     public_key: ec.EllipticCurvePublicKey
@@ -36,6 +41,7 @@ class TrustedKey:
     not_before: datetime | None = None
     not_after: datetime | None = None
     revoked: bool = False
+    identity: Identity | None = None
 
     @property
     def holder(self) -> str:
@@ -67,10 +73,10 @@ def load_trust(source: Path | Mapping[str, Any]) -> Trust:
         raise KeyFileError(f"{where}: {error}; mend the trust file") from error
 
 
-def add_key(path: Path, public_key: ec.EllipticCurvePublicKey, person: str, now: datetime) -> None:
-    """Add a signer's key to the trust file at `path`, made with threshold 1 when it is not there."""
-    empty: dict[str, Any] = {"format": 1, "threshold": 1, "keys": []}
-    document = _read(path) if path.exists() else empty
+def new_entry(
+    public_key: ec.EllipticCurvePublicKey, person: str, now: datetime, identity: Identity | None = None
+) -> dict[str, Any]:
+    """A trust file's entry for a signer's key, good for two years from `now`."""
     entry = {
         "keyid": key_id(public_key),
         "public_key": public_pem(public_key),
@@ -80,10 +86,27 @@ def add_key(path: Path, public_key: ec.EllipticCurvePublicKey, person: str, now:
         "not_after": stamp(now + _LIFETIME),
         "revoked": False,
     }
+    return entry if identity is None else {**entry, "identity": identity.to_dict()}
+
+
+def add_entry(path: Path, entry: Mapping[str, Any]) -> TrustedKey:
+    """The key of an entry, now in the trust file at `path`, which is made with threshold 1 when it is not there.
+
+    KeyFileError, with nothing changed, when the file or the entry is malformed, or the file cannot take the entry.
+    """
+    empty: dict[str, Any] = {"format": 1, "threshold": 1, "keys": []}
+    document = _read(path) if path.exists() else empty
     load_trust(document)
-    document["keys"] = [*document["keys"], entry]
-    load_trust(document)  # what is written can be read: a key twice, or a person without a name, ends here
+    document["keys"] = [*document["keys"], dict(entry)]
+    # what is written can be read: a key twice, or a person without a name, ends here
+    added = load_trust(document).keys[str(entry.get("keyid"))]
     write_whole(path, json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n")
+    return added
+
+
+def read_entry(path: Path) -> dict[str, Any]:
+    """The entry that somebody asks to have added to a trust file, as it was written beside the key."""
+    return _read(path)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -106,13 +129,14 @@ def _parse(document: Mapping[str, Any]) -> Trust:
     keys = [_entry(number, entry) for number, entry in enumerate(entries, 1)]
     if len({key.keyid for key in keys}) != len(keys):
         raise ValueError("a key stands twice in it: one key is one signature, whoever it is listed under")
+    _require_one_person_an_identity(keys)
     return Trust(threshold, {key.keyid: key for key in keys})
 
 
 def _entry(number: int, entry: object) -> TrustedKey:
     # unknown names are refused: a misspelt "revoked" must not leave a key in force
-    if not isinstance(entry, Mapping) or set(entry) != _FIELDS:
-        raise ValueError(f"key {number} must have exactly {', '.join(sorted(_FIELDS))}")
+    if not isinstance(entry, Mapping) or set(entry) - _OPTIONAL != _FIELDS:
+        raise ValueError(f"key {number} must have exactly {', '.join(sorted(_FIELDS))}, and may have identity")
     person, roles, revoked = entry["person"], entry["roles"], entry["revoked"]
     if not isinstance(person, str) or not person.strip() or not person.isprintable():
         raise ValueError(f'"person" of key {number} must be a printable name')
@@ -122,7 +146,23 @@ def _entry(number: int, entry: object) -> TrustedKey:
         raise ValueError(f'"revoked" of key {number} must be true or false')  # noqa: TRY004  as above
     public_key = _public_key(number, entry)
     not_before, not_after = (_bound(number, name, entry[name]) for name in ("not_before", "not_after"))
-    return TrustedKey(key_id(public_key), public_key, person, tuple(roles), not_before, not_after, revoked)
+    identity = _identity(number, entry)
+    return TrustedKey(key_id(public_key), public_key, person, tuple(roles), not_before, not_after, revoked, identity)
+
+
+def _require_one_person_an_identity(keys: list[TrustedKey]) -> None:
+    """One account under two names would let one person count as two."""
+    holders: dict[Identity, str] = {}
+    for key in keys:
+        if key.identity is not None and holders.setdefault(key.identity, key.holder) != key.holder:
+            raise ValueError(f"the account {key.identity.subject} of {key.identity.issuer} stands under two names")
+
+
+def _identity(number: int, entry: Mapping[str, Any]) -> Identity | None:
+    try:
+        return identity_from(entry["identity"]) if "identity" in entry else None
+    except ValueError as error:
+        raise ValueError(f'"identity" of key {number}: {error}') from error
 
 
 def _public_key(number: int, entry: Mapping[str, Any]) -> ec.EllipticCurvePublicKey:

@@ -12,9 +12,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from auditlib.errors import KeyFileError
+from auditlib.release.identity import Identity
 from auditlib.release.keys import key_id, load_key, read_public_pem
 from auditlib.release.signing import new_key
-from auditlib.release.trust import load_trust
+from auditlib.release.trust import add_entry, load_trust, read_entry
 from tests.release.cases import PASSPHRASE, entry, key_file, private_key, trusted
 
 
@@ -198,3 +199,79 @@ def test_people_are_told_apart_by_name_and_not_by_spelling(one, other, same):
 def test_a_key_of_another_curve_is_no_public_key_here():
     with pytest.raises(ValueError, match="P-256"):
         read_public_pem(P384_PEM)
+
+
+ISSUER = "https://login.example.test/realm"
+
+
+def test_a_key_may_say_which_account_its_person_signs_in_with(tmp_path):
+    trust = tmp_path / "trust.json"
+    keyid = new_key(tmp_path / "ada.pem", "Ada", PASSPHRASE, trust, identity=Identity(ISSUER, "u-1"))
+    new_key(tmp_path / "grace.pem", "Grace", PASSPHRASE, trust)
+    found = load_trust(trust).keys
+    assert {key.person: key.identity for key in found.values()} == {"Ada": Identity(ISSUER, "u-1"), "Grace": None}
+    assert json.loads(trust.read_text())["keys"][0]["identity"] == {"issuer": ISSUER, "subject": "u-1"}
+    assert found[keyid].person == "Ada"
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        None, "u-1", {}, {"issuer": ISSUER}, {"subject": "u-1"}, {"issuer": ISSUER, "subject": 1},
+        {"issuer": ISSUER, "subject": ""}, {"issuer": ISSUER, "subject": " u-1"},
+        {"issuer": ISSUER, "subject": "\u202e"},
+        {"issuer": ISSUER, "subject": "u" * 256}, {"issuer": ISSUER, "subject": "u-1", "email": "ada@example.test"},
+        {"issuer": "http://login.example.test", "subject": "u-1"}, {"issuer": "login", "subject": "u-1"},
+        {"issuer": f"{ISSUER}?x=1", "subject": "u-1"}, {"issuer": f"{ISSUER}#x", "subject": "u-1"},
+        {"issuer": "https://", "subject": "u-1"}, {"issuer": "https://[", "subject": "u-1"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_doubtful_identity_refuses_the_trust_file(identity):
+    document = trusted("ada")
+    document["keys"][0]["identity"] = identity
+    with pytest.raises(KeyFileError, match='"identity" of key 1'):
+        load_trust(document)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "refused"), [("Ada", "Grace", True), ("Ada", " ADA ", False)], ids=["two people", "one"]
+)
+def test_one_account_is_one_person(first, second, refused):
+    account = {"issuer": ISSUER, "subject": "u-1"}
+    keys = [{**entry("ada", person=first), "identity": account}, {**entry("grace", person=second), "identity": account}]
+    document = {**trusted("ada"), "keys": keys}
+    if not refused:
+        assert len({key.holder for key in load_trust(document).keys.values()}) == 1
+        return
+    with pytest.raises(KeyFileError, match="stands under two names"):
+        load_trust(document)
+
+
+def test_a_person_may_have_two_accounts_and_letters_make_them_differ():
+    one, other = Identity(ISSUER, "u-1"), Identity(ISSUER, "U-1")
+    keys = [{**entry("ada"), "identity": one.to_dict()}, {**entry("grace"), "identity": other.to_dict()}]
+    assert len(load_trust({**trusted("ada"), "keys": keys}).keys) == 2
+
+
+def test_a_key_that_is_asked_for_counts_only_once_the_keeper_has_added_it(tmp_path):
+    trust, request = tmp_path / "trust.json", tmp_path / "ada.request.json"
+    keyid = new_key(tmp_path / "ada.pem", "Ada", PASSPHRASE, identity=Identity(ISSUER, "u-1"), request=request)
+    assert not trust.exists()
+    added = add_entry(trust, read_entry(request))
+    assert (added.keyid, added.person, added.identity) == (keyid, "Ada", Identity(ISSUER, "u-1"))
+    assert set(load_trust(trust).keys) == {keyid}
+    before = trust.read_bytes()
+    for broken in (read_entry(request), {**read_entry(request), "keyid": "0" * 64}, {}):
+        with pytest.raises(KeyFileError):
+            add_entry(trust, broken)
+    assert trust.read_bytes() == before
+
+
+def test_a_request_that_is_there_is_not_overwritten(tmp_path):
+    request = tmp_path / "ada.request.json"
+    request.write_text("mine")
+    with pytest.raises(KeyFileError, match="not overwritten"):
+        new_key(tmp_path / "ada.pem", "Ada", PASSPHRASE, request=request)
+    assert request.read_text() == "mine"
+    assert not (tmp_path / "ada.pem").exists()
