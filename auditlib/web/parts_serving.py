@@ -72,11 +72,12 @@ def blocked(artifact: Artifact) -> None:
 
 
 def evidence_head(kind: str, found: Measured | None) -> bool:
-    """Status of one kind of evidence, with every check; False, with the command that makes it, where there is none."""
+    """Status of one kind of evidence, with every check; False, with the way to get it, where there is none."""
     if found is None:
+        verb = "rehearse" if kind == "rehearsal" else kind
         st.info(
-            f"Not measured yet: `python -m auditlib {kind} ARTIFACT --out {kind}.json`, "
-            "with the file beside the artifact's folder."
+            "Not measured yet. Press the button above, or put beside the artifact's folder what "
+            f"`python -m auditlib {verb} ARTIFACT --out {kind}.json` writes."
         )
         return False
     colour, icon = _BADGES.get(found.status, _UNSURE)
@@ -112,6 +113,21 @@ def replay(found: Measured) -> None:
         tables.show(listed, "differences", "differences", "Answers that are not the saved ones", "")
 
 
+def rehearsal(found: Measured) -> None:
+    """Which failure was planted, who answered then, and how."""
+    trials = found.document.get("trials")
+    rows = [
+        {
+            "failure": safe(one.get("failure", "")),
+            "answered by": safe(", ".join(f"{path} {count:,}" for path, count in one.get("paths", {}).items())),
+            **{name: one.get(name) for name in ("right", "wrong", "unanswered")},
+        }
+        for one in (trials if isinstance(trials, list) else [])
+        if isinstance(one, Mapping)
+    ]
+    tables.show(pd.DataFrame(rows), "trials", "rehearsal", "Planted failures and who answered", "Nothing was planted.")
+
+
 def planner(start: MemoryPlan) -> None:
     """Bytes of keys and values for whatever is chosen, with this machine's memory drawn in."""
     row = st.container(horizontal=True)
@@ -141,7 +157,10 @@ def planner(start: MemoryPlan) -> None:
 
 
 def _slider(place: Any, label: str, most: int, value: int, least: int = 1) -> int:
-    chosen: int = place.slider(label, least, most, min(most, max(least, value)), key=f"plan-{label}")
+    """A slider over powers of two, and the value that it starts from: sizes are thought of in doublings."""
+    start = min(most, max(least, value))
+    steps = sorted({least, start, most, *(1 << power for power in range(most.bit_length()))})
+    chosen: int = place.select_slider(label, steps, start, key=f"plan-{label}")
     return chosen
 
 
