@@ -35,7 +35,7 @@ def test_a_reviewer_reads_the_bench_and_plans_the_memory(window, address):
     settled(page)
     expect(page.get_by_text("Nothing is blocked")).to_be_visible()
     expect(page.get_by_text("bench: not measured")).to_be_visible()  # 60 requests bound no share of 0.001
-    expect(page.get_by_text("Not measured yet")).to_be_visible()  # the replay
+    expect(page.get_by_text("Not measured yet")).to_have_count(2)  # replay and rehearsal
     page.wait_for_function("() => document.querySelectorAll('.js-plotly-plot').length >= 4")
     drawn = page.evaluate(TRACES)
     assert "cached, p95" in drawn[0]
@@ -49,6 +49,15 @@ def test_a_reviewer_reads_the_bench_and_plans_the_memory(window, address):
     for _ in range(5):
         handle.press("ArrowRight")
     expect(peak).not_to_have_text(before, timeout=30_000)
+
+
+def test_a_reviewer_rehearses_the_fallback_by_a_button(window, address):
+    page = window.new_page()
+    page.goto(f"{address}/serving")
+    settled(page)
+    page.get_by_role("button", name="Rehearse the fallback").click()
+    expect(page.get_by_text("rehearsal: passed")).to_be_visible(timeout=90_000)
+    expect(page.get_by_text("rehearsal of artifact first: finished")).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
