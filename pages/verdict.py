@@ -2,11 +2,11 @@
 
 import streamlit as st
 
-from auditlib.web import parts, parts_board, parts_jobs, parts_packaging, parts_verdict, shell, state
+from auditlib.web import identity, parts, parts_board, parts_jobs, parts_packaging, parts_verdict, shell, state
 from auditlib.web.desk import Desk
 
 here = shell.enter()
-desk = Desk(state.settings())
+desk = Desk(state.settings(), identity.reviewer())
 st.title("Verdict", help="A signed statement about one run: what was measured, on what, and what follows from it.")
 st.caption("The gate judges the numbers, a reviewer signs. A reviewer may refuse an approved run, never the reverse.")
 run = parts.need_run(here)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from auditlib.errors import InputError, PrefixgateError
 from auditlib.release.bundles import bundles_of
 from auditlib.release.envelope import read_envelope
+from auditlib.release.identity import Identity, identity_from
+from auditlib.release.keys import key_id, load_key
 from auditlib.release.reading import parse_statement
 from auditlib.release.settling import settle
 from auditlib.release.signing import new_key, open_envelope
-from auditlib.release.trust import SIGNER, Trust, TrustedKey, load_trust
+from auditlib.release.trust import SIGNER, Trust, TrustedKey, load_trust, read_entry
 from auditlib.release.verdict import SignedVerdict, VerifiedVerdict, sign_run, verify_verdict
 from auditlib.runs.folder import Run, open_run
+from auditlib.web.reviewer import Reviewer
 from auditlib.web.settings import Settings
 from auditlib.web.shelf import Bound, artifacts, named_in, with_newest_evidence
+
+_REQUEST = ".request.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +41,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Where one place keeps its reviewers' keys, its trust file and its verdicts."""
+    """Where one place keeps its reviewers' keys, its trust file and its verdicts.
+
+    `reviewer` is whoever signed in; None stands for the one person of a dashboard where nobody signs in.
+    """
 
     settings: Settings
+    reviewer: Reviewer | None = None
 
     def trust(self) -> Trust | None:
         """The trust file; None before the first key is made. KeyFileError when it is malformed."""
@@ -52,8 +61,8 @@ class Desk:
     def make_key(self, person: str, passphrase: str, again: str) -> str:
         """Id of a new encrypted key for `person`.
 
-        Only the first key enters the trust file here: who else may sign is decided by whoever keeps that file, not by
-        whoever opens the page. InputError for passphrases that differ or are short.
+        Where nobody signs in, the first key enters the trust file. All others only ask for it: who may sign is decided
+        by whoever keeps that file, not by whoever opens the page. InputError for passphrases that differ or are short.
         """
         if passphrase != again:
             raise InputError("the two passphrases differ; nothing was written")
@@ -62,9 +71,38 @@ class Desk:
         stem = re.sub(r"[^a-z0-9]+", "-", person.casefold()).strip("-")[:60]
         if not stem:
             raise InputError("a key needs the name of the person it belongs to, in Latin letters or digits")
-        # A later key gives nobody a say: that is for whoever keeps the trust file.
-        first = None if self.settings.trust.exists() else self.settings.trust
-        return new_key(self.settings.keys / f"{stem}.pem", person, passphrase.encode(), first)
+        first = self.reviewer is None and not self.settings.trust.exists()
+        return new_key(
+            self.settings.keys / f"{stem}.pem",
+            person,
+            passphrase.encode(),
+            self.settings.trust if first else None,
+            identity=self.reviewer.identity if self.reviewer else None,
+            request=None if first else self.settings.keys / f"{stem}{_REQUEST}",
+        )
+
+    def may_sign(self, now: datetime) -> bool:
+        """Whether the trust file lets whoever is here sign: a key in it is theirs and counts now.
+
+        Where nobody signs in, holding a key and its passphrase is all that is asked for.
+        """
+        trust = self.trust()
+        if self.reviewer is None:
+            return True
+        mine = (key for key in (trust.keys.values() if trust else ()) if key.identity == self.reviewer.identity)
+        return any(not _standing(key, now) for key in mine)
+
+    def requests(self) -> tuple[Path, ...]:
+        """Files in which whoever is signed in asks for a key of theirs to be trusted."""
+        if self.reviewer is None:
+            return ()
+        found = sorted(self.settings.keys.glob(f"*{_REQUEST}"))
+        return tuple(path for path in found if _asks(path) == self.reviewer.identity)
+
+    def require_fresh(self, now: datetime) -> None:
+        """Refuse a login that is too old to sign with: StaleLoginError. Where nobody signs in there is none."""
+        if self.reviewer is not None:
+            self.reviewer.require_fresh(now, self.settings.fresh_login)
 
     def verdict_file(self, run: Run) -> Path:
         """Where the verdict of a run is, or will be."""
@@ -96,6 +134,7 @@ class Desk:
         keys = self.keys()
         if key not in keys:
             raise InputError(f"there is no key {key!r} in {self.settings.keys}")
+        self._require_own(keys[key], passphrase.encode(), datetime.now(UTC))
         # The page may have been open for days.
         fresh = open_run(run.folder)
         fresh.verify()
@@ -164,6 +203,28 @@ class Desk:
         found = bundles_of(self.verdict_file(run).read_bytes())
         people = {keyid: key.person for keyid, key in trust.keys.items()} if trust else {}
         return {people.get(keyid, keyid[:16]): bundle for keyid, bundle in found.items()}
+
+    def _require_own(self, key: Path, passphrase: bytes, now: datetime) -> None:
+        """Refuse whoever is signed in when the login is old, or the trust file gives the key to another account."""
+        if self.reviewer is None:
+            return
+        self.require_fresh(now)
+        keyid = key_id(load_key(key, passphrase).public_key())
+        trust = self.trust()
+        listed = trust.keys.get(keyid) if trust else None
+        if listed is None or listed.identity != self.reviewer.identity:
+            raise InputError(
+                f"the trust file does not give this key to the account that you are signed in with, "
+                f"{self.reviewer.identity.subject} of {self.reviewer.identity.issuer}; sign with your own key"
+            )
+
+
+def _asks(path: Path) -> Identity | None:
+    """The account that a request names, None for a file that is no request."""
+    try:
+        return identity_from(read_entry(path).get("identity"))
+    except (PrefixgateError, ValueError):
+        return None
 
 
 def _signed_by(envelope: bytes, trust: Trust) -> set[str]:

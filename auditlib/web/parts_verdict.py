@@ -20,12 +20,11 @@ from auditlib.views.markdown import to_markdown
 from auditlib.views.report import to_html
 from auditlib.views.summary import headline
 from auditlib.views.text import in_markdown, plural, safe
-from auditlib.web import clock, state
+from auditlib.web import clock, parts_keys, state
 from auditlib.web.desk import Desk, explain
 from auditlib.web.shelf import Bound
 from auditlib.web.text import short
 
-_DONE = "said once"
 _RUN_ALONE = "the revision and its run alone"
 
 
@@ -104,44 +103,39 @@ def _people(count: int) -> str:
 
 def sign_form(desk: Desk, run: Run) -> None:
     """A reviewer's decision, comment and passphrase; a refusal by the gate cannot be overruled."""
-    _say_once()
-    keys = desk.keys()
+    parts_keys.say_once()
+    if not parts_keys.may_sign(desk):
+        return
+    keys = list(desk.keys())
     if not keys:
-        st.text("There is no key yet. The first one made here starts the trust file.")
-        key_form(desk)
+        st.text(f"There is no key yet.{'' if desk.reviewer else ' The first one made here starts the trust file.'}")
+        parts_keys.key_form(desk)
         return
     again = desk.verdict_file(run).exists()
-    bound = desk.bound(run) if again else _choose_artifact(desk, run)
+    offered = {} if again else {bound.artifact.folder.name: bound for bound in desk.offered(run)}
+    names = [*reversed(offered), _RUN_ALONE]
+    parts_keys.unpack(run, {"key": keys, "artifact": names if offered else []})
+    bound = desk.bound(run) if again else offered.get(_choose_artifact(names))
     _say_bound(bound, again=again)
+    notice = st.container()
+    decisions = ["approve", "refuse"] if desk.may_approve(run, bound) else ["refuse"]
+    if st.session_state.get("sign-decision", decisions[0]) not in decisions:
+        del st.session_state["sign-decision"]
     # Cleared on submit, so that no passphrase stays behind in the page.
     with st.form("sign", clear_on_submit=True):
-        key = st.selectbox("Your key", list(keys), format_func=safe, key="sign-key")
-        decisions = ["approve", "refuse"] if desk.may_approve(run, bound) else ["refuse"]
+        key = st.selectbox("Your key", keys, format_func=safe, key="sign-key")
         decision = st.radio("Your decision", decisions, key="sign-decision", horizontal=True)
         comment = st.text_area("Comment", key="sign-comment", max_chars=4000, help="Signed with the rest.")
         passphrase = st.text_input("Passphrase of the key", type="password", key="sign-passphrase", autocomplete="off")
         pressed = st.form_submit_button("Add my signature" if again else "Sign")
-    if pressed:
-        said = decision or "", comment or ""
-        _attempt(lambda: _signed(desk.sign(run, key or "", passphrase or "", *said, bound)))
+    said = {"key": key or "", "decision": decision or "", "comment": comment or ""}
+    about = {"run": run.id, "artifact": bound.artifact.folder.name if bound else _RUN_ALONE}
+    with notice:
+        fresh = parts_keys.is_fresh(desk, {**said, **about} if pressed else {})
+    if pressed and fresh:
+        parts_keys.attempt(lambda: _signed(desk.sign(run, passphrase=passphrase or "", bound=bound, **said)))
     with st.expander("New reviewer key"):
-        key_form(desk)
-
-
-def key_form(desk: Desk) -> None:
-    """Make an encrypted key for a reviewer."""
-    with st.form("new-key", clear_on_submit=True):
-        person = st.text_input("Name of the reviewer", key="key-person", autocomplete="name")
-        passphrase = st.text_input("New passphrase", type="password", key="key-passphrase", autocomplete="new-password")
-        again = st.text_input("The passphrase again", type="password", key="key-again", autocomplete="new-password")
-        pressed = st.form_submit_button("Make the key")
-    if pressed:
-        _attempt(lambda: _made(desk, person or "", passphrase or "", again or ""))
-    if desk.settings.trust.exists():
-        st.caption(
-            "A key made here counts once whoever keeps the trust file has added it: "
-            "`python -m auditlib keys new --trust` adds the one that it makes."
-        )
+        parts_keys.key_form(desk)
 
 
 def verify_upload(desk: Desk, here: state.Selection) -> None:
@@ -200,14 +194,11 @@ def _file(
     )
 
 
-def _choose_artifact(desk: Desk, run: Run) -> Bound | None:
+def _choose_artifact(names: list[str]) -> str:
     """What a new verdict will name beside the run; the newest artifact unless the reviewer says otherwise."""
-    offered = {bound.artifact.folder.name: bound for bound in desk.offered(run)}
-    if not offered:
-        return None
-    names = [*reversed(offered), _RUN_ALONE]
-    chosen = st.selectbox("The verdict is about", names, format_func=safe, key="sign-artifact")
-    return offered.get(chosen or "")
+    if len(names) == 1:
+        return names[0]
+    return st.selectbox("The verdict is about", names, format_func=safe, key="sign-artifact") or names[0]
 
 
 def _say_bound(bound: Bound | None, *, again: bool) -> None:
@@ -228,25 +219,3 @@ def _say_bound(bound: Bound | None, *, again: bool) -> None:
 
 def _signed(done: SignedVerdict) -> str:
     return f"Signed. The verdict is number {done.sequence} and carries {plural(done.signatures, 'signature')}."
-
-
-def _made(desk: Desk, person: str, passphrase: str, again: str) -> str:
-    return f"The key {desk.make_key(person, passphrase, again)[:16]} is made. You can sign now."
-
-
-def _attempt(action: Callable[[], str]) -> None:
-    """Do what a form asks; what came of it is said after a rerun, or the refusal at once."""
-    try:
-        st.session_state[_DONE] = action()
-    except PrefixgateError as problem:
-        st.error(in_markdown(explain(problem), 1000), icon=":material/error:")
-        return
-    # The signatures above the form must show the new one.
-    st.rerun()
-
-
-def _say_once() -> None:
-    """What the last form did, once."""
-    words = st.session_state.pop(_DONE, None)
-    if words:
-        st.success(in_markdown(words, 300), icon=":material/check:")

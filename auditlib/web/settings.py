@@ -7,7 +7,9 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 _HELP = {
     "home": "folder for everything the dashboard writes (default: var)",
@@ -19,11 +21,20 @@ _HELP = {
     "verdicts": "folder that signed verdicts are written to",
     "policy": "policy file for audits started in the browser",
 }
+_PERMISSIONS = {
+    "allow_code": "load adapters that bring own code",
+    "require_sign_in": "show nothing while no identity provider is configured",
+}
+_FRESH = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Places and permissions. `store` and `runs` are None when the demo stands in for them."""
+    """Places and permissions. `store` and `runs` are None when the demo stands in for them.
+
+    `require_sign_in` shuts the dashboard while no identity provider is configured; where one is, a login may be as old
+    as `fresh_login` when its person signs.
+    """
 
     home: Path
     store: Path | None
@@ -34,6 +45,8 @@ class Settings:
     verdicts: Path
     policy: Path | None
     allow_code: bool
+    require_sign_in: bool
+    fresh_login: timedelta
 
     @property
     def demo(self) -> bool:
@@ -46,8 +59,14 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     parser = argparse.ArgumentParser(prog="streamlit run app.py --", allow_abbrev=False)
     for name, meaning in _HELP.items():
         parser.add_argument(f"--{name}", default=environment.get(f"PREFIXGATE_{name.upper()}"), help=meaning)
-    allowed = environment.get("PREFIXGATE_ALLOW_CODE", "").lower() in {"1", "true", "yes"}
-    parser.add_argument("--allow-code", action="store_true", default=allowed, help="load adapters that bring own code")
+    for name, meaning in _PERMISSIONS.items():
+        said = environment.get(f"PREFIXGATE_{name.upper()}", "").lower() in {"1", "true", "yes"}
+        parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", default=said, help=meaning)
+    fresh = environment.get("PREFIXGATE_FRESH_LOGIN", str(_FRESH))
+    parser.add_argument(
+        "--fresh-login", type=_minutes, default=fresh, metavar="MINUTES",
+        help=f"how old a login may be when its person signs, where people sign in (default: {_FRESH})",
+    )  # fmt: skip
     return _settings(vars(parser.parse_args(arguments)))
 
 
@@ -62,7 +81,7 @@ def settings_now() -> Settings:
     return read_settings(own_arguments(sys.argv), os.environ)
 
 
-def _settings(options: Mapping[str, str | bool | None]) -> Settings:
+def _settings(options: Mapping[str, Any]) -> Settings:
     """Settings with every place that was not named put under the home folder."""
     named = {name: Path(str(options[name])).absolute() for name in _HELP if options[name]}
     home = named.get("home", Path("var").absolute())
@@ -78,4 +97,13 @@ def _settings(options: Mapping[str, str | bool | None]) -> Settings:
         verdicts=named.get("verdicts", home / "verdicts"),
         policy=named.get("policy"),
         allow_code=bool(options["allow_code"]),
+        require_sign_in=bool(options["require_sign_in"]),
+        fresh_login=timedelta(minutes=options["fresh_login"]),
     )
+
+
+def _minutes(text: str) -> int:
+    """Whole minutes, from one to an hour; a login that may be older than that is not fresh."""
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 60:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes from 1 to 60")
+    return int(text)

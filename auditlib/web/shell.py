@@ -1,4 +1,4 @@
-"""The door that every page goes through: page list, demo at first start, choice of revision, run and snapshot."""
+"""The door that every page goes through: login, page list, demo at first start, choice of revision and run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from auditlib.errors import PrefixgateError
 from auditlib.runs.folder import Run
 from auditlib.sessions.snapshot import Snapshot
 from auditlib.views.text import in_markdown, safe
-from auditlib.web import address, clock, disk, parts_jobs, state
+from auditlib.web import address, clock, disk, identity, parts_jobs, state
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.text import BADGES, TERMS, short
 
@@ -48,7 +48,9 @@ def main() -> None:
     first, *others = (_page(name, title, icon) for name, title, icon in _PAGES)
     # The first page's own address is the bare host; /board, which people type and link, must lead there too.
     home = st.Page(Path("pages") / "board.py", title=_PAGES[0][1], icon=_PAGES[0][2], url_path="home", default=True)
-    page = st.navigation([home, *others, first])
+    pages = [home, *others, first]
+    page = st.navigation(pages, position="sidebar" if identity.is_open() else "hidden")
+    identity.door(pages, page)
     where = state.places()
     if where is None:
         parts_jobs.prepare_demo()
@@ -71,6 +73,7 @@ def enter() -> state.Selection:
     if PagesManager.uses_pages_directory:
         PagesManager.uses_pages_directory = False
         st.rerun()
+    identity.require()
     selection: state.Selection = st.session_state[_SELECTION]
     return selection
 

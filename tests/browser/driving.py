@@ -54,14 +54,23 @@ def missing() -> str | None:
     return None if shutil.which(CHROMIUM) else f"no Chromium at {CHROMIUM}: install Debian's package chromium"
 
 
-@contextlib.contextmanager
-def server(home: Path, *options: str, log: Path | None = None) -> Iterator[str]:
-    """Address of a fresh dashboard whose home is `home`; stopped at the end."""
+def free_port() -> int:
+    """A port of this machine that nothing listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        port: int = free.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def server(
+    home: Path, *options: str, log: Path | None = None, port: int | None = None, secrets: Path | None = None
+) -> Iterator[str]:
+    """Address of a fresh dashboard whose home is `home`; stopped at the end. It reads `secrets` when they are named."""
+    port = port or free_port()
     home.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port), "--"]
+    own = ["--server.port", str(port), *(["--secrets.files", str(secrets)] if secrets else [])]
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", *own, "--"]
     with (log or home / "server.log").open("ab") as out:
         process = subprocess.Popen([*command, "--home", str(home), *options], cwd=ROOT, stdout=out, stderr=out)
         try:
