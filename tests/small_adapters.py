@@ -45,6 +45,9 @@ def library_config(family: str, **changes: Any) -> dict[str, Any]:
         shape |= {"intermediate_size": 24, "max_position_embeddings": CONTEXT, "head_dim": 4, "pad_token_id": 0}
     if family == "mistral":
         shape["sliding_window"] = WINDOW
+    if family == "gemma3_text":
+        kinds = ["sliding_attention", "full_attention"]
+        shape |= {"sliding_window": WINDOW, "layer_types": kinds, "query_pre_attn_scalar": 4}
     if family.startswith("qwen"):
         shape |= {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1}
     return {"model_type": family, **shape, **changes}
@@ -137,12 +140,17 @@ def _library(family: str, **settings: Any) -> Callable[[Path], Revision]:
 MAKERS: dict[str, Callable[[Path], Revision]] = {
     "event_gpt": write_native_folder,
     "event_gpt, learned positions": lambda folder: write_native_folder(folder, positions="learned"),
+    "gemma3_text, dynamic, sdpa": _library("gemma3_text"),
+    "gemma3_text, static, eager": _library("gemma3_text", cache="static", attention="eager"),
+    "gemma3_text, kept": _library("gemma3_text", sliding_layers="kept"),
     "gpt2, dynamic, sdpa": _library("gpt2"),
     "gpt2, static, eager": _library("gpt2", cache="static", attention="eager"),
     "llama, dynamic, eager": _library("llama", attention="eager"),
     "llama, static, sdpa": _library("llama", cache="static"),
     "mistral, dynamic, sdpa": _library("mistral"),
     "mistral, static, eager": _library("mistral", cache="static", attention="eager"),
+    "mistral, static, rolling": _library("mistral", cache="static", sliding_layers="rolling"),
+    "qwen3, dynamic, rolling": _library("qwen3", sliding_layers="rolling"),
     "qwen2, static, sdpa": _library("qwen2", cache="static"),
     "qwen3, dynamic, sdpa": _library("qwen3"),
     "onnx": write_onnx_folder,

@@ -103,6 +103,14 @@ class Growing:
         self.read = [self.read[parent] for parent in parents]
         self.rows = list(rows)
 
+    def offspring(self, parents: Sequence[int], purpose: str) -> list[Row]:
+        """New rows that continue `parents`, neighbours differently."""
+        chance = self._bench.material.random(purpose)
+        begun = [self.rows[parent][: self.read[parent]] for parent in parents]
+        rows = [self._bench.material.grown(row, len(row) + 8, index, chance) for index, row in enumerate(begun)]
+        self._bench.alone.ready(rows)
+        return rows
+
     def full(self) -> None:
         """Compare every event of the rows as far as read, laid out as a batch on the full path."""
         events, valid = self._laid([row[:read] for row, read in zip(self.rows, self.read, strict=True)])
@@ -119,3 +127,11 @@ class Growing:
         if len(found):
             wanted = self._bench.alone(row)[first_step - 1 : first_step - 1 + len(found)]
             self._bench.gaps.add(self._probe, row, first_step, gap(found, wanted))
+
+
+def feed(bench: Bench, probe: str, rows: Sequence[Row], first: int, size: int) -> None:
+    """Read rows together: `first` events at once, then `size` at a time to the end of the longest."""
+    growing = Growing(bench, probe, Layout())
+    growing.begin(rows, [first] * len(rows))
+    for _ in range(first, max(len(row) for row in rows), size):
+        growing.append([size] * len(rows))

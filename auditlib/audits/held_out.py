@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
 from auditlib.audits.base import Subject
+from auditlib.decoders.capabilities import BlockEnds
 from auditlib.errors import InputError
 from auditlib.events.prefixes import PrefixTrie
 
 Row = tuple[int, ...]
 """Ids of a prefix: the start token and the events after it; the end is predicted, never read."""
 
-# Lengths at which blocks, windows and position tables of decoders tend to end, each with its two neighbours.
+# Lengths at which blocks, windows and position tables of decoders tend to end, each with its two neighbours. To these
+# come those that the decoder itself names.
 _BLOCKS = (2, 4, 8, 16, 32, 64, 128, 256)
 _SAMPLE = 24
-_LONGEST_EVERYDAY = 130
+LONGEST_EVERYDAY = 130
+"""Longest row that is made up for every decoder; longer ones where the context or a window of its own ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Material:
     """Rows of one battery of probes.
 
     `sample` is spread over the lengths of the held-out rows, shortest and longest included. `made_up` are random valid
-    events at lengths where blocks end, `boundary` rows fill the context or leave one place.
+    events at lengths where blocks end and one to either side, `boundary` rows fill the context or leave one place.
     """
 
     sample: tuple[Row, ...]
@@ -53,6 +56,8 @@ class Material:
     context: int
     vocabulary: int
     seed: int
+    block_ends: tuple[int, ...] = ()
+    """Lengths within the context that the decoder names, such as that of its window."""
 
     def random(self, purpose: str) -> Random:
         """A source of chance for one purpose, the same in every run with this seed."""
@@ -95,18 +100,28 @@ def held_out(subject: Subject) -> HeldOut:
 def material(subject: Subject, held: HeldOut) -> Material:
     """Rows for a battery of probes on this subject."""
     ids, context = subject.event_map, subject.decoder.context_length
+    ends = block_ends(subject)
     empty = Material(
         spread(held.rows, _SAMPLE), (), (), ids.domain or (ids.start,), ids.start, ids.end, ids.padding, context,
-        subject.decoder.vocabulary_size, subject.seed,
+        subject.decoder.vocabulary_size, subject.seed, ends,
     )  # fmt: skip
-    lengths = sorted({1, 2, 3, 5, 7, *(near for block in _BLOCKS for near in (block - 1, block, block + 1))})
-    everyday = [length for length in lengths if length <= min(context, _LONGEST_EVERYDAY)]
-    made_up = [row for length in everyday for row in empty.rows(1, length, f"made up {length}")]
+    everyday = {1, 2, 3, 5, 7, *beside(_BLOCKS)}
+    lengths = {length for length in everyday if length <= LONGEST_EVERYDAY} | beside(ends)
+    fitting = sorted(length for length in lengths if 0 < length <= context)
+    made_up = [row for length in fitting for row in empty.rows(1, length, f"made up {length}")]
     boundary = [row for length in {context, max(1, context - 1)} for row in empty.rows(1, length, f"edge {length}")]
-    return Material(
-        empty.sample, tuple(made_up), tuple(sorted(boundary, key=len, reverse=True)), empty.alphabet, ids.start,
-        ids.end, ids.padding, context, empty.vocabulary, subject.seed,
-    )  # fmt: skip
+    return replace(empty, made_up=tuple(made_up), boundary=tuple(sorted(boundary, key=len, reverse=True)))
+
+
+def block_ends(subject: Subject) -> tuple[int, ...]:
+    """Lengths within the context at which the decoder says that its blocks end."""
+    named = subject.decoder.block_ends if isinstance(subject.decoder, BlockEnds) else ()
+    return tuple(sorted({end for end in named if 0 < end <= subject.decoder.context_length}))
+
+
+def beside(ends: Iterable[int]) -> set[int]:
+    """Each of `ends` with its two neighbours."""
+    return {near for end in ends for near in (end - 1, end, end + 1)}
 
 
 def spread(rows: Sequence[Row], count: int) -> tuple[Row, ...]:

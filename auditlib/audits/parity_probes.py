@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
-from auditlib.audits.growing import Bench, Growing, Layout, Side
+from auditlib.audits.block_end_probes import BLOCK_END_PROBES
+from auditlib.audits.growing import Bench, Growing, Layout, Side, feed
 from auditlib.audits.held_out import Row
 
 SINGLE, CHUNKS = "single events", "chunks of 2, 3 and 5"
@@ -36,14 +37,9 @@ def battery(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "dropped rows", lambda: _dropped_rows(bench)
     yield "reordered rows", lambda: _reordered_rows(bench)
     yield "reordered rows", lambda: _branching(bench)
-
-
-def _feed(bench: Bench, probe: str, rows: Sequence[Row], first: int, size: int) -> None:
-    """Read rows together: `first` events at once, then `size` at a time to the end of the longest."""
-    growing = Growing(bench, probe, Layout())
-    growing.begin(rows, [first] * len(rows))
-    for _ in range(first, max(len(row) for row in rows), size):
-        growing.append([size] * len(rows))
+    for end in bench.material.block_ends:
+        for name, probe in BLOCK_END_PROBES:
+            yield name, lambda probe=probe, end=end: probe(bench, end)  # type: ignore[misc]
 
 
 def _single_events(bench: Bench) -> None:
@@ -53,7 +49,7 @@ def _single_events(bench: Bench) -> None:
     cases += [(row, {len(row) - 1, len(row)}) for row in bench.material.made_up]
     for row, prompts in (*cases, (longest, {1})):
         for first in sorted(prompts - {0}):
-            _feed(bench, SINGLE, [row], first, 1)
+            feed(bench, SINGLE, [row], first, 1)
 
 
 def _chunks(bench: Bench) -> None:
@@ -61,7 +57,7 @@ def _chunks(bench: Bench) -> None:
     for row in (*bench.material.sample, max(bench.material.made_up, key=len)):
         for first, size in ((1, 2), (1, 3), (1, 5), (5, 3)):
             if len(row) > first:
-                _feed(bench, CHUNKS, [row], first, size)
+                feed(bench, CHUNKS, [row], first, size)
 
 
 def _uneven_rows(bench: Bench) -> None:
@@ -113,7 +109,7 @@ def _boundary(bench: Bench) -> None:
     rows = bench.material.boundary
     for row in rows:
         for first, size in ((len(row), 1), (len(row) - min(len(row) - 1, _LAST_STEPS), 1), (max(1, len(row) - 3), 3)):
-            _feed(bench, "exact boundary", [row], first, size)
+            feed(bench, "exact boundary", [row], first, size)
     growing = Growing(bench, "exact boundary", Layout("right"))
     short = bench.material.rows(1, 4, "beside the boundary")
     growing.begin([*rows, *short], [*(len(row) - 2 for row in rows), 1])
@@ -159,7 +155,7 @@ def _reordered_rows(bench: Bench) -> None:
             rows = bench.material.rows(4, 12, purpose)
             growing = _after_prompt(bench, "reordered rows", Layout(side), rows, lengths)
             for again, order in enumerate((parents, tuple(reversed(range(len(parents)))))):
-                growing.take(order, _offspring(bench, growing, order, f"{purpose} {again}"))
+                growing.take(order, growing.offspring(order, f"{purpose} {again}"))
                 growing.singles(1)
                 growing.append([1 + (index + again) % 2 for index in range(len(order))])
                 growing.singles(1)
@@ -173,15 +169,6 @@ def _after_prompt(bench: Bench, probe: str, layout: Layout, rows: Sequence[Row],
     growing.begin(rows, [min(length, room) for length in lengths])
     growing.singles(1)
     return growing
-
-
-def _offspring(bench: Bench, growing: Growing, parents: Sequence[int], purpose: str) -> list[Row]:
-    """New rows that continue `parents`, neighbours differently."""
-    chance = bench.material.random(purpose)
-    begun = [growing.rows[parent][: growing.read[parent]] for parent in parents]
-    rows = [bench.material.grown(row, len(row) + 8, index, chance) for index, row in enumerate(begun)]
-    bench.alone.ready(rows)
-    return rows
 
 
 def _branching(bench: Bench) -> None:

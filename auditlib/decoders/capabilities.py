@@ -90,6 +90,14 @@ class CacheShaped(Protocol):
 
 
 @runtime_checkable
+class BlockEnds(Protocol):
+    """Names the row lengths at which something about its cached path changes, so that probes go one beyond each."""
+
+    block_ends: tuple[int, ...]
+    """Lengths in events, such as that of an attention window; empty where nothing changes below the context."""
+
+
+@runtime_checkable
 class Alterable(Protocol):
     """Lets every layer's keys and values be altered on their way, on either path, without changing the decoder."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auditlib.decoders.columns import ColumnCache, Sight, Store, compacted
+from auditlib.decoders.columns import ColumnCache, OpenStore, Sight, Store, compacted
 from auditlib.errors import CacheRejectedError, ContextExceededError, DecoderError
 
 
@@ -43,8 +43,12 @@ class ColumnDecoder(ABC):
         """A store without columns, for at least `room` of them."""
 
     @abstractmethod
-    def _store_of(self, keys: Tensor, values: Tensor, room: int) -> Store:
-        """A store of its own that holds keys and values [L, B, H, S, D], with room for at least `room` columns."""
+    def _without_padding(self, store: Store, held: Tensor, new: Tensor) -> tuple[Store, Tensor]:
+        """A store of the columns that are events in `held` [B, S], with room for `new` [B, K], and its own `held`."""
+
+    @abstractmethod
+    def _taken(self, store: Store, parents: Tensor) -> Store:
+        """A store of its own whose row i holds what row `parents[i]` does."""
 
     def full(self, events: Tensor, valid: Tensor) -> Tensor:
         """Logits [B, T, V] of whole prefixes [B, T]; ContextExceededError beyond the context length."""
@@ -77,9 +81,8 @@ class ColumnDecoder(ABC):
         store = cache.store
         if sight.columns > self.context_length:
             # Padding has piled up: without it, rows of one length take no more columns than the context has.
-            keys, values, held = compacted(store, cache.held)
+            store, held = self._without_padding(store, cache.held, valid)
             sight = Sight(held, valid)
-            store = self._store_of(keys, values, self._room(sight))
         logits, store = self._append(events, sight, store)
         return logits, ColumnCache(store, torch.cat([sight.held, valid], 1), self.revision)
 
@@ -90,24 +93,11 @@ class ColumnDecoder(ABC):
             raise DecoderError(f"parents must be int64 [B], not {parents.dtype} {list(parents.shape)}")
         if len(parents) and not 0 <= int(parents.min()) <= int(parents.max()) < cache.rows:
             raise DecoderError(f"parents must be rows 0 to {cache.rows - 1} of the cache")
-        keys, values = (tensor.index_select(1, parents) for tensor in cache.store.tensors())
-        room = max(self.context_length, cache.store.columns)
-        return ColumnCache(self._store_of(keys, values, room), cache.held.index_select(0, parents), self.revision)
+        return ColumnCache(self._taken(cache.store, parents), cache.held.index_select(0, parents), self.revision)
 
     def cache_bytes(self, cache: ColumnCache) -> int:
         """Bytes allocated for keys and values, padding and unread columns included."""
         return cache.store.nbytes()
-
-    def stored(self, cache: ColumnCache) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys and values [L, B, H, S, D], a row's event s in slot s, and the rows' lengths [B].
-
-        Views where no padding stands before an event; otherwise copies without it.
-        """
-        lengths = cache.held.sum(1)
-        if bool((cache.held[:, 1:] <= cache.held[:, :-1]).all()):
-            return *cache.store.tensors(), lengths
-        keys, values, _ = compacted(cache.store, cache.held)
-        return keys, values, lengths
 
     def _room(self, sight: Sight) -> int:
         return max(self.context_length, sight.columns)
@@ -144,6 +134,39 @@ class ColumnDecoder(ABC):
                 wrong = low if low < 0 else high
                 raise DecoderError(f"event id {wrong} is not below the vocabulary size of {self.vocabulary_size}")
         return events
+
+
+class ShownColumns(ColumnDecoder):
+    """A column decoder whose layers all hold every event, so that what they store can be shown and moved as one."""
+
+    @abstractmethod
+    def _store_of(self, keys: Tensor, values: Tensor, room: int) -> OpenStore:
+        """A store of its own that holds keys and values [L, B, H, S, D], with room for at least `room` columns."""
+
+    def stored(self, cache: ColumnCache) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys and values [L, B, H, S, D], a row's event s in slot s, and the rows' lengths [B].
+
+        Views where no padding stands before an event; otherwise copies without it.
+        """
+        lengths = cache.held.sum(1)
+        if bool((cache.held[:, 1:] <= cache.held[:, :-1]).all()):
+            return *_opened(cache.store).tensors(), lengths
+        keys, values, _ = compacted(_opened(cache.store), cache.held)
+        return keys, values, lengths
+
+    def _without_padding(self, store: Store, held: Tensor, new: Tensor) -> tuple[Store, Tensor]:
+        keys, values, held = compacted(_opened(store), held)
+        return self._store_of(keys, values, self._room(Sight(held, new))), held
+
+    def _taken(self, store: Store, parents: Tensor) -> Store:
+        keys, values = (tensor.index_select(1, parents) for tensor in _opened(store).tensors())
+        return self._store_of(keys, values, max(self.context_length, store.columns))
+
+
+def _opened(store: Store) -> OpenStore:
+    if not isinstance(store, OpenStore):
+        raise DecoderError(f"a {type(store).__name__} does not show its columns")
+    return store
 
 
 def _refuse_empty_rows(valid: Tensor) -> None:

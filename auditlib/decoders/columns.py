@@ -62,12 +62,16 @@ class Store(ABC):
         """Columns in use."""
 
     @abstractmethod
-    def tensors(self) -> tuple[Tensor, Tensor]:
-        """Keys and values [L, B, H, S, D] of the columns in use; writing into them changes the store."""
-
-    @abstractmethod
     def nbytes(self) -> int:
         """Bytes allocated for keys and values."""
+
+
+class OpenStore(Store):
+    """A store in which every layer holds every column, so that all can be shown as one."""
+
+    @abstractmethod
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Keys and values [L, B, H, S, D] of the columns in use; writing into them changes the store."""
 
 
 class ColumnCache:
@@ -107,20 +111,25 @@ class ColumnCache:
             self._spent = True
 
 
-def compacted(store: Store, held: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def compacted(store: OpenStore, held: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Keys and values [L, B, H, M, D] with each row's events in its first columns, and their mask [B, M].
 
     M is the longest row; order is kept, and columns beyond a row's length hold finite numbers that are nobody's.
     """
+    order, mask = events_first(held)
+    keys, values = store.tensors()
+    return picked(keys, order), picked(values, order), mask
+
+
+def events_first(held: Tensor) -> tuple[Tensor, Tensor]:
+    """Columns [B, M] of each row's events in their order, M the longest row, and which of these are events [B, M]."""
     lengths = held.sum(1)
     longest = int(lengths.max()) if len(lengths) else 0
-    order = (~held).to(torch.uint8).argsort(dim=1, stable=True)[:, :longest]  # [B, M]
-    keys, values = store.tensors()
-    mask = torch.arange(longest, device=held.device) < lengths[:, None]
-    return _gathered(keys, order), _gathered(values, order), mask
+    order = (~held).to(torch.uint8).argsort(dim=1, stable=True)[:, :longest]
+    return order, torch.arange(longest, device=held.device) < lengths[:, None]
 
 
-def _gathered(tensor: Tensor, order: Tensor) -> Tensor:
-    layers, rows, heads, _, size = tensor.shape
-    index = order[None, :, None, :, None].expand(layers, rows, heads, order.shape[1], size)
-    return tensor.gather(3, index)
+def picked(tensor: Tensor, order: Tensor) -> Tensor:
+    """`tensor` [..., B, H, S, D] with columns `order` [B, M] of each row, all layers and heads alike."""
+    index = order[:, None, :, None].expand(*tensor.shape[:-2], order.shape[1], tensor.shape[-1])
+    return tensor.gather(-2, index)

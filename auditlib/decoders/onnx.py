@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from auditlib.decoders.column_decoder import ColumnDecoder
-from auditlib.decoders.columns import Sight, Store
+from auditlib.decoders.column_decoder import ShownColumns
+from auditlib.decoders.columns import OpenStore, Sight, Store
 from auditlib.decoders.fingerprint import fingerprint
 from auditlib.decoders.optional import optional
 from auditlib.errors import DecoderError, RevisionError
@@ -67,7 +67,7 @@ class OnnxConfig:
         return dict.fromkeys(["logits", *present], "tensor(float)")
 
 
-class PastStore(Store):
+class PastStore(OpenStore):
     """Keys and values of each layer, [B, H, S, D] each."""
 
     def __init__(self, keys: Iterable[Tensor], values: Iterable[Tensor]) -> None:
@@ -91,7 +91,7 @@ class PastStore(Store):
         return sum(tensor.nbytes for tensor in (*self.keys, *self.values))
 
 
-class OnnxDecoder(ColumnDecoder):
+class OnnxDecoder(ShownColumns):
     """Contract 1 over a session of ONNX Runtime, whose weights nobody can change once it is made."""
 
     def __init__(self, config: OnnxConfig, model: bytes, session: Any) -> None:
@@ -120,7 +120,7 @@ class OnnxDecoder(ColumnDecoder):
         del room  # the runtime makes new tensors at every call
         return self._none(rows)
 
-    def _store_of(self, keys: Tensor, values: Tensor, room: int) -> Store:
+    def _store_of(self, keys: Tensor, values: Tensor, room: int) -> OpenStore:
         del room
         return PastStore(keys.clone(), values.clone())
 

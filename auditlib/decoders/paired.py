@@ -46,6 +46,12 @@ class PairedDecoder:
         self.revision = self.fingerprint()
 
     @property
+    def block_ends(self) -> tuple[int, ...]:
+        """Where blocks of either half end."""
+        ends = (end for half in (self.reference, self.deployed) for end in getattr(half, "block_ends", ()))
+        return tuple(sorted(set(ends)))
+
+    @property
     def module(self) -> Any:
         """The module that serves, where it has one that can be seen."""
         return getattr(self.deployed, "module", None)

@@ -18,6 +18,7 @@ from auditlib.decoders.optional import optional
 from auditlib.errors import RevisionError
 
 FAMILIES = {
+    "gemma3_text": "Gemma3ForCausalLM",
     "gpt2": "GPT2LMHeadModel",
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
@@ -30,6 +31,9 @@ _LONGEST_TABLE = 1 << 16
 _MOST_LAYERS = 256
 # Their angles depend on how long a row has become, so keys stored earlier are no longer what a full pass computes.
 _MOVING_ROPES = ("dynamic", "longrope")
+# Families whose windows belong to kinds of layers, and those whose caches the library rolls wherever they are served.
+_MIXED_LAYERS = ("gemma3_text", "qwen2", "qwen3")
+_ROLLING = ("gemma3_text",)
 
 
 class AngleTable(nn.Module):
@@ -38,15 +42,19 @@ class AngleTable(nn.Module):
     def __init__(self, rotary: Any, context: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         real = torch.float64 if dtype == torch.float64 else torch.float32
-        angles = torch.outer(torch.arange(context, dtype=real), rotary.inv_freq.to(device="cpu", dtype=real))
-        both = torch.cat((angles, angles), dim=-1)
-        self._cos, self._sin = (
-            (part * rotary.attention_scaling).to(device=device, dtype=dtype) for part in (both.cos(), both.sin())
-        )
+        places = torch.arange(context, dtype=real)
+        self._tables: dict[str, tuple[Tensor, Tensor]] = {}
+        for kind in getattr(rotary, "layer_types", [""]):  # some families turn each kind of layer by angles of its own
+            name = f"{kind}_" if kind else ""
+            angles = torch.outer(places, getattr(rotary, f"{name}inv_freq").to(device="cpu", dtype=real))
+            both, scaling = torch.cat((angles, angles), dim=-1), getattr(rotary, f"{name}attention_scaling")
+            cosines, sines = ((part * scaling).to(device=device, dtype=dtype) for part in (both.cos(), both.sin()))
+            self._tables[kind] = cosines, sines
 
-    def forward(self, _: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, _: Tensor, position_ids: Tensor, layer_type: str = "") -> tuple[Tensor, Tensor]:
         """Cosines and sines [B, K, D] of positions [B, K]."""
-        return self._cos[position_ids], self._sin[position_ids]
+        cosines, sines = self._tables[layer_type]
+        return cosines[position_ids], sines[position_ids]
 
 
 class ExactNorm(nn.Module):
@@ -55,11 +63,13 @@ class ExactNorm(nn.Module):
     def __init__(self, norm: Any) -> None:
         super().__init__()
         self.weight = norm.weight
-        self.epsilon = float(norm.variance_epsilon)
+        self._from_one = type(norm).__name__.startswith("Gemma")  # there a weight says how far it is from 1
+        self.epsilon = float(norm.eps if self._from_one else norm.variance_epsilon)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Normalised `hidden` [..., W], in its own dtype."""
-        return F.rms_norm(hidden, self.weight.shape, self.weight, self.epsilon)
+        weight = 1 + self.weight if self._from_one else self.weight
+        return F.rms_norm(hidden, self.weight.shape, weight, self.epsilon)
 
 
 def read_config(document: Mapping[str, Any], attention: str, where: str) -> Any:
@@ -82,6 +92,10 @@ def read_config(document: Mapping[str, Any], attention: str, where: str) -> Any:
         raise RevisionError(f"{where}: transformers refuses it ({_line(problem)}); correct the entry") from problem
     if not (0 < layers <= _MOST_LAYERS and context > 0):
         raise RevisionError(f"{where}: {layers} layers over {context} positions are outside 1 to {_MOST_LAYERS} and 1")
+    if getattr(config, "use_bidirectional_attention", None):
+        raise RevisionError(
+            f"{where}: use_bidirectional_attention lets events see later ones; such a model decodes none"
+        )
     _check_rope(config, where)
     return config
 
@@ -120,10 +134,25 @@ def context_of(config: Any) -> int:
 def windows(config: Any) -> dict[str, int | None]:
     """Window of each kind of layer; the only key is "" where one mask serves all layers."""
     window = getattr(config, "sliding_window", None)
-    if config.model_type in {"qwen2", "qwen3"}:
-        kinds = set(config.layer_types)
-        return {kind: window if kind == "sliding_attention" else None for kind in kinds}
+    if config.model_type in _MIXED_LAYERS:
+        return {kind: window if kind == "sliding_attention" else None for kind in set(config.layer_types)}
     return {"": window if config.model_type == "mistral" else None}
+
+
+def kinds_of_layers(config: Any) -> list[str]:
+    """Which of the kinds that `windows` names each layer is of."""
+    return list(config.layer_types) if config.model_type in _MIXED_LAYERS else [""] * config.num_hidden_layers
+
+
+def rolls(config: Any, asked: str | None, where: str) -> bool:
+    """Whether sliding layers forget what leaves their window; RevisionError where that is asked for in vain."""
+    ends = [window for window in windows(config).values() if window is not None]
+    rolling = asked == "rolling" or (asked is None and config.model_type in _ROLLING)
+    if asked == "rolling" and not ends:
+        raise RevisionError(f"{where}: no layer has a sliding window, so none can roll; take sliding_layers out")
+    if rolling and ends and ends[0] < 2:
+        raise RevisionError(f"{where}: sliding_window is {ends[0]}; a rolling layer needs at least 2")
+    return rolling and bool(ends)
 
 
 def _model_class(family: str) -> Any:
@@ -132,10 +161,11 @@ def _model_class(family: str) -> Any:
 
 
 def _check_rope(config: Any, where: str) -> None:
-    kind = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
-    if kind in _MOVING_ROPES:
+    given = getattr(config, "rope_parameters", None) or {}
+    kinds = {one.get("rope_type", "default") for one in (given, *given.values()) if isinstance(one, Mapping)}
+    if moving := sorted(kinds & set(_MOVING_ROPES)):
         raise RevisionError(
-            f"{where}: rope_type {kind!r} turns keys by an angle that depends on the row's length, so no cache of "
+            f"{where}: rope_type {moving[0]!r} turns keys by an angle that depends on the row's length, so no cache of "
             "earlier keys can be right; use default, linear, llama3 or yarn"
         )
 

@@ -13,6 +13,7 @@ from auditlib.audits.checked import Alone, CheckedDecoder, refusal
 from auditlib.audits.gaps import Gaps, gap
 from auditlib.audits.growing import Bench, Growing, Layout
 from auditlib.audits.held_out import batches, held_out, material, spread, written
+from auditlib.audits.parity_probes import battery
 from auditlib.audits.sweep import Advance, cached_logits
 from auditlib.errors import CancelledError, DecoderError, InputError
 from auditlib.sessions.session import Session
@@ -176,3 +177,47 @@ def test_any_exception_is_a_refusal_except_the_wish_to_stop():
 def test_an_event_that_the_map_lacks_is_refused_with_its_name():
     with pytest.raises(Exception, match="escalated"):
         held_out(subject_of(toy(), sessions=(Session("s", ("escalated",)),)))
+
+
+@pytest.mark.parametrize(
+    ("ends", "reached"), [((), set()), ((11,), {10, 11, 12}), ((20, 300), {19, 20}), ((1,), {1, 2})]
+)
+def test_rows_are_made_up_on_either_side_of_the_block_ends_that_a_decoder_names(ends, reached):
+    class Named(ToyDecoder):
+        block_ends = ends
+
+    subject = subject_of(lambda dtype: Named(vocabulary_size=MAP.size, context_length=20, dtype=dtype))
+    plain = subject_of(toy())
+    rows, others = material(subject, held_out(subject)), material(plain, held_out(plain))
+    assert rows.block_ends == tuple(end for end in ends if end <= 20)
+    assert {len(row) for row in rows.made_up} == {len(row) for row in others.made_up} | reached
+    assert set(others.made_up) <= set(rows.made_up)
+
+
+def steps_read(ends):
+    """Row lengths that each probe of the cached path compares, for a decoder that names these block ends."""
+
+    class Named(ToyDecoder):
+        block_ends = ends
+
+    class Steps(Gaps):
+        def add(self, probe, row, first_step, gaps):
+            read.setdefault(probe, set()).update(range(first_step, first_step + len(gaps)))
+            super().add(probe, row, first_step, gaps)
+
+    read: dict[str, set[int]] = {}
+    subject = subject_of(lambda dtype: Named(vocabulary_size=MAP.size, context_length=64, dtype=dtype))
+    rows = material(subject, held_out(subject))
+    for _, work in battery(Bench(CheckedDecoder(subject.decoder, "cpu", lambda: None), rows, Steps())):
+        work()
+    return read
+
+
+def test_probes_go_past_a_block_end_unevenly_padded_in_chunks_and_reordered():
+    """A fault that shows only where rows of a batch have just become longer than 23 is out of all others' reach."""
+    with_end, without = steps_read((23,)), steps_read(())
+    around = {22, 23, 24, 25}
+    for probe in ("single events", "chunks of 2, 3 and 5", "uneven rows", "padded left", "reordered rows"):
+        assert around <= with_end[probe]
+    for probe in ("uneven rows", "padded left", "reordered rows"):
+        assert not around & without[probe]

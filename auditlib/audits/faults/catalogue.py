@@ -12,9 +12,10 @@ from auditlib.audits.faults.moving import MOVING
 from auditlib.audits.faults.padding import PADDING
 from auditlib.audits.faults.planting import Fault
 from auditlib.audits.faults.rounding import ROUNDING
+from auditlib.audits.faults.windows import WINDOWS
 
 FAULTS: tuple[Fault, ...] = (
-    *CAUSAL, *HISTORY, *PADDING, *MOVING, *IDENTITY, *LOOPS, *MASKS, *LEARNING, *ROUNDING,
+    *CAUSAL, *HISTORY, *WINDOWS, *PADDING, *MOVING, *IDENTITY, *LOOPS, *MASKS, *LEARNING, *ROUNDING,
 )  # fmt: skip
 
 NAMED_EQUIVALENT: dict[str, str] = {
