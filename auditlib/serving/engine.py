@@ -13,7 +13,7 @@ import torch
 
 from auditlib.decoding.cache_guard import GuardedDecoder
 from auditlib.decoding.generated import Generated
-from auditlib.decoding.loop import Generation
+from auditlib.decoding.generation import Generation
 from auditlib.decoding.paths import FullPath, LogitPath
 from auditlib.errors import CacheRejectedError
 from auditlib.serving.holding import Holding

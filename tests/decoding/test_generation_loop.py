@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from auditlib.decoding import loop
+from auditlib.decoding import generation
 from auditlib.decoding.cache_guard import GuardedDecoder
 from auditlib.decoding.loop import generate
 from auditlib.decoding.policies import Setting
@@ -209,7 +209,7 @@ def test_a_decoder_that_rules_everything_out_stops_without_an_event():
 
 def test_a_choice_beside_the_mask_is_refused(monkeypatch):
     monkeypatch.setattr(
-        loop, "pick_likeliest", lambda scores: (np.arange(len(scores)), np.zeros(len(scores), dtype=int))
+        generation, "pick_likeliest", lambda scores: (np.arange(len(scores)), np.zeros(len(scores), dtype=int))
     )
     with pytest.raises(PrefixgateError, match="masked id 0"):
         run(ToyDecoder(MAP.size, 16), [(1,)], GREEDY)
