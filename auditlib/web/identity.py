@@ -21,6 +21,8 @@ FORM = "form kept through the login"
 
 _ARRIVED = "luggage taken"
 _TROUBLE = "login did not start"
+# Whoever guesses this secret can sign a cookie that says they are anybody: 128 bits, as hexadecimal digits.
+_SECRET = 32
 _CLAIMS = ("is_logged_in", "iss", "sub", "iat", "auth_time", "name", "preferred_username", "email", "provider")
 
 # Not st.cache_resource: that is emptied by whoever clears it, and takes people's forms with it. Nothing in here says
@@ -108,10 +110,11 @@ def _ask(page: str, problem: SignInError) -> None:
 
 def _say_who(who: Reviewer) -> None:
     """Who is signed in, in the sidebar, with the way out."""
-    st.sidebar.text(f"Signed in as {safe(who.name, 60)}")
+    row = st.sidebar.container(horizontal=True, vertical_alignment="center")
+    row.text(f"Signed in as {safe(who.name, 60)}")
+    row.button("Log out", key="logout", on_click=st.logout)
     with st.sidebar.expander("Your account"):
         st.text(f"Issuer: {safe(who.identity.issuer)}\nSubject: {safe(who.identity.subject)}")
-    st.sidebar.button("Log out", key="logout", on_click=st.logout)
 
 
 def _unpack(who: Reviewer, pages: Sequence[StreamlitPage]) -> None:
@@ -143,6 +146,8 @@ def _section() -> Mapping[str, Any] | None:
         return None
     if found is not None and not isinstance(found, Mapping):
         raise SignInError('"auth" in the secrets is no section, so nobody is let in; write it as [auth]')
+    if found and len(str(found.get("cookie_secret", ""))) < _SECRET:
+        raise SignInError(f"cookie_secret has fewer than {_SECRET} characters, so anybody could be forged; mend it")
     return found
 
 

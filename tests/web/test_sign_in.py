@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = tuple(sorted(path.stem for path in (ROOT / "pages").glob("*.py")))
 PASSPHRASE = "correct horse"
 ISSUER = "https://login.example.test"
-AUTH = {"redirect_uri": "x", "cookie_secret": "y", "client_id": "c", "client_kwargs": {"prompt": "login"}}
+AUTH = {"redirect_uri": "x", "cookie_secret": "y" * 32, "client_id": "c", "client_kwargs": {"prompt": "login"}}
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +132,16 @@ def test_where_nobody_signs_in_nothing_speaks_of_it():
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize(
     ("auth", "words"),
-    [({}, "No identity provider is configured"), ("company", "is no section"), ([1], "is no section")],
+    [
+        ({}, "No identity provider is configured"),
+        ("company", "is no section"),
+        ([1], "is no section"),
+        ({**AUTH, "cookie_secret": "xxx"}, "could be forged"),
+        ({"client_id": "c"}, "could be forged"),
+    ],
+    ids=str,
 )
-def test_a_section_that_names_no_provider_shuts_the_door(auth, words):
+def test_a_section_that_cannot_be_right_shuts_the_door(auth, words):
     app = opened({}, auth=auth)
     assert [title.value for title in app.title] == ["Sign in"]
     assert words in shown(app)
@@ -162,7 +169,9 @@ def test_a_dashboard_that_requires_a_login_shows_nothing_without_a_provider(monk
 @pytest.mark.usefixtures("place")
 def test_several_providers_are_offered_by_name():
     part = {"client_id": "c", "client_secret": "s", "server_metadata_url": "https://x.test"}
-    app = opened({"is_logged_in": False}, auth={"redirect_uri": "x", "cookie_secret": "y", "one": part, "two": part})
+    app = opened(
+        {"is_logged_in": False}, auth={"redirect_uri": "x", "cookie_secret": "y" * 32, "one": part, "two": part}
+    )
     assert [button.label for button in app.button] == ["Log in with one", "Log in with two"]
 
 
@@ -296,3 +305,17 @@ def test_a_form_that_comes_back_through_the_login_is_filled_in(place, world):
     assert app.text_area(key="sign-comment").value == "kept"
     assert app.radio(key="sign-decision").value == "refuse"  # the gate refused: what came back cannot overrule it
     assert identity.FORM not in app.session_state
+
+
+@pytest.mark.parametrize("minutes", ["0", "61", "-5", "1.5", "soon", "", "٥"])
+def test_a_login_that_may_be_of_any_age_is_wrong_use(minutes, capsys):
+    with pytest.raises(SystemExit):
+        read_settings([f"--fresh-login={minutes}"], {})
+    with pytest.raises(SystemExit):
+        read_settings([], {"PREFIXGATE_FRESH_LOGIN": minutes})
+    assert "minutes from 1 to 60" in capsys.readouterr().err
+
+
+def test_a_login_is_fresh_for_five_minutes_unless_somebody_says_otherwise():
+    assert read_settings([], {}).fresh_login == timedelta(minutes=5)
+    assert read_settings(["--fresh-login", "1"], {"PREFIXGATE_FRESH_LOGIN": "9"}).fresh_login == timedelta(minutes=1)
