@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from auditlib.decoders.attending import altered, attend_in_place, attend_to_store
 from auditlib.decoders.attention import AttentionOfGpt
 from auditlib.decoders.capabilities import Alter, CacheShape
 from auditlib.decoders.fingerprint import fingerprint
 from auditlib.decoders.gpt_config import EventGptConfig
 from auditlib.decoders.gpt_weights import EventTransformer
 from auditlib.decoders.key_value_cache import (
-    Append,
     KeyValueCache,
     empty_cache,
     plan_append,
     roomy_store,
     taken_over,
     with_room,
-    write_new,
 )
 from auditlib.decoders.layers import Attend, hidden_states, score
 from auditlib.decoders.tracing import Note
@@ -83,7 +81,7 @@ class EventGpt(AttentionOfGpt):
                 f"a prefix of {longest} events is longer than the context length of {self.context_length}; "
                 "shorten it or use a revision with a longer context"
             )
-        attend = _with(alter, _attend_in_place(None if all_valid else valid))
+        attend = altered(alter, attend_in_place(None if all_valid else valid))
         return self._score(self._hidden(embedded, positions, attend))
 
     # -- cached path -------------------------------------------------------------------------------------------------
@@ -156,7 +154,7 @@ class EventGpt(AttentionOfGpt):
         append = plan_append(cache, valid, all_valid, self.context_length)
         cache.spend()
         store = roomy_store(cache.store, cache.longest, append.longest, self.context_length)
-        attend = _with(alter, _attend_to_store(store, append, self.config.cached_attention_window))
+        attend = altered(alter, attend_to_store(store, append, self.config.cached_attention_window))
         embedded = self._weights.embed[events]
         hidden = self._hidden(embedded, append.positions, attend)
         sizes = append.lengths, append.shortest, append.longest
@@ -219,43 +217,6 @@ class _TracedEventGpt(EventGpt):
         logits = super()._score(hidden)
         self._note(self.config.layers, "logits", logits)
         return logits
-
-
-def _with(alter: Alter | None, attend: Attend) -> Attend:
-    """`attend` after `alter`."""
-    if alter is None:
-        return attend
-    return lambda layer, queries, keys, values: attend(layer, queries, *alter(layer, keys, values))
-
-
-def _attend_in_place(valid: Tensor | None) -> Attend:
-    """Causal attention among the events at hand; `valid` [B, T] is None where all are valid."""
-    if valid is None:
-        return lambda _, queries, keys, values: F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
-    size = valid.shape[1]
-    earlier = torch.ones(size, size, dtype=torch.bool, device=valid.device).tril_()
-    # Padding may see itself: a query that sees nothing gives NaN on some backends.
-    itself = torch.eye(size, dtype=torch.bool, device=valid.device)
-    mask = ((valid[:, None] & earlier) | itself)[:, None]  # [B, 1, T, T]
-    return lambda _, queries, keys, values: F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
-
-
-def _attend_to_store(store: Tensor, append: Append, window: int | None) -> Attend:
-    """Attention of new events to all stored ones up to themselves, after storing them."""
-    first = 0
-    mask: Tensor | None = None
-    if append.one_each:
-        # One event a row, all at the same place: what it may see is a plain slice.
-        first = max(0, append.longest - (window or append.longest))
-    else:
-        mask = append.visible(window)
-
-    def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        write_new(store[layer], keys, values, append)
-        seen = store[layer, :, :, :, first : append.longest]
-        return F.scaled_dot_product_attention(queries, seen[0], seen[1], attn_mask=mask)
-
-    return attend
 
 
 def _refuse_shapes(events: Tensor, valid: Tensor) -> None:
