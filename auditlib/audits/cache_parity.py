@@ -9,6 +9,8 @@ import torch
 
 from auditlib.audits.base import Audit, Findings, Measurement, Subject
 from auditlib.audits.beyond import accepted_beyond
+from auditlib.audits.cache_bytes import PROBE as BYTES
+from auditlib.audits.cache_bytes import BytesProbe
 from auditlib.audits.checked import CheckedDecoder
 from auditlib.audits.coverage import held_out_coverage
 from auditlib.audits.enumerated_parity import BUDGET, Enumerated, enumerate_prefixes, enumerated_pieces
@@ -44,6 +46,7 @@ class _Parity:
         self.singles_in_float64 = PrefixGaps(self.held)
         shown, self.not_shown = inspectable(self.bench.checked, rows.rows(1, 4, "trial")[0])
         self.stored = None if shown is None else StoredProbe(self.bench, shown, self.fine)
+        self.bytes = BytesProbe(self.bench.checked, rows, shown)
         # Their gaps count as those of reordered rows, which they are: beside the judged checks nothing hides.
         self.enumerated = Enumerated(enumerate_prefixes(subject, BUDGET), gaps=self.bench.gaps)
         self.accepted: list[str] = []
@@ -59,6 +62,7 @@ class _Parity:
             yield "every valid prefix up to a depth", work
         if self.stored is not None:
             yield STORED, self.stored.run
+        yield BYTES, self.bytes.run
         yield "requests beyond the context", self._beyond
 
     def _sweep(self, batch: list[Row]) -> None:
@@ -101,6 +105,8 @@ def _measurements(parity: _Parity, tolerance: Tolerance) -> Iterator[Measurement
             yield found
     if parity.stored is not None:
         yield parity.stored.measurement(tolerance, parity.subject.dtype)
+    if parity.bytes.looked:
+        yield parity.bytes.measurement()
     fine = everywhere if parity.subject.dtype == torch.float64 else parity.singles_in_float64.observed()
     if fine.count and parity.precise.decoder is not None:
         yield Measurement(IN_FLOAT64, fine.worst / tolerance.scale, "relative", fine.count)
@@ -127,6 +133,8 @@ def _notes(parity: _Parity, tolerance: Tolerance) -> Iterator[str]:
             f"Shortest held-out prefix over the tolerance: {written(row)} ({len(row)} events with the start, session "
             f"{session}), gap {apart:.3g}."
         )
+    for words in parity.bytes.lies[:1]:
+        yield f"Said of a cache, {words}."
     for words in parity.accepted:
         yield f"Served beyond the context: {words}."
     yield from held_out_coverage(parity.subject, parity.held, parity.singles).notes()
@@ -139,6 +147,8 @@ def _not_applicable(parity: _Parity) -> dict[str, str]:
     reasons = {}
     if parity.stored is None:
         reasons[STORED] = parity.not_shown
+    if not parity.bytes.looked:
+        reasons[BYTES] = parity.bytes.reason
     if parity.precise.decoder is None:
         reasons[IN_FLOAT64] = parity.precise.reason
     return reasons

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from auditlib.audits.base import Subject
+from auditlib.audits.cache_bytes import PROBE as BYTES
 from auditlib.audits.checked import CheckedDecoder
 from auditlib.audits.counterexample import Case
 from auditlib.audits.counterexample_causal import beyond_cases, changed_cases, truncated_cases
@@ -118,6 +119,8 @@ class _Search:
             yield self._watched(self._sought(name, own, 0.0, finite=True), everything=True)
         elif name == "accepted beyond the context":
             yield beyond_cases(self._sought(name, own, 0.0), self.material)
+        elif name == BYTES:
+            return  # a number about a cache, which no answer shows
         elif self.audit == PARITY:
             yield from self._parity(check, own)
         elif name.startswith("truncation"):

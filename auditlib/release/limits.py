@@ -78,6 +78,7 @@ LIMITS: tuple[Limit, ...] = (
     Limit("cache parity", "dropped rows", "cache parity", TOLERANCE, "logit", "cache"),
     Limit("cache parity", "reordered rows", "cache parity", TOLERANCE, "logit", "cache"),
     Limit("cache parity", "stored keys and values", "cache parity", TOLERANCE, "value", "cache", required=False),
+    Limit("cache parity", "cache bytes", "cache parity", 0, "caches", "cache", required=False),
     Limit("cache parity", "single events in float64", "cache parity", 1e-9, "relative", "cache", required=False),
     Limit("cache parity", "accepted beyond the context", "cache parity", 0, "requests", "cache"),
     Limit("cache parity", "not finite logits", "cache parity", 0, "logits", "cache"),

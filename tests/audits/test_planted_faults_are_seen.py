@@ -22,7 +22,7 @@ PAIRS = sorted({(fault, audit) for audit, _, fault in FAULTS}, key=lambda pair: 
 # Checks whose faults need another decoder, a broken loss or a leaking split: each is shown to fail in its own test.
 ELSEWHERE = {
     "truncation", "stored keys and values", "padding in the loss", "accumulation", "sessions on both sides",
-    "keys crossing the split",
+    "keys crossing the split", "cache bytes",
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from auditlib.audits.faults.identity import IDENTITY
 from auditlib.audits.faults.learning import LEARNING
 from auditlib.audits.faults.loops import LOOPS
 from auditlib.audits.faults.masks import MASKS
+from auditlib.audits.faults.memory import MEMORY
 from auditlib.audits.faults.moving import MOVING
 from auditlib.audits.faults.padding import PADDING
 from auditlib.audits.faults.planting import Fault
@@ -15,7 +16,7 @@ from auditlib.audits.faults.rounding import ROUNDING
 from auditlib.audits.faults.windows import WINDOWS
 
 FAULTS: tuple[Fault, ...] = (
-    *CAUSAL, *HISTORY, *WINDOWS, *PADDING, *MOVING, *IDENTITY, *LOOPS, *MASKS, *LEARNING, *ROUNDING,
+    *CAUSAL, *HISTORY, *WINDOWS, *PADDING, *MOVING, *IDENTITY, *LOOPS, *MASKS, *LEARNING, *ROUNDING, *MEMORY,
 )  # fmt: skip
 
 NAMED_EQUIVALENT: dict[str, str] = {

@@ -13,6 +13,7 @@ from auditlib.audits.causal_probes import Laid
 from auditlib.audits.changes import Change
 from auditlib.audits.checked import CheckedDecoder
 from auditlib.audits.decisions import Decisions
+from auditlib.audits.faults.memory import bytes_probe
 from auditlib.audits.faults.planting import World
 from auditlib.audits.growing import Bench
 from auditlib.audits.held_out import Row
@@ -138,6 +139,12 @@ def _stored(world: World) -> tuple[float, int]:
     return found.value, found.count
 
 
+def _bytes(world: World) -> tuple[float, int]:
+    probe = bytes_probe(world)
+    probe.run()
+    return len(probe.lies), probe.looked
+
+
 def _in_float64(*names: str) -> Probe:
     def probe(world: World) -> tuple[float, int]:
         if world.fine is None:
@@ -226,6 +233,7 @@ PATH_PROBES: dict[tuple[str, str], Probe] = {
     ("causality", "not finite logits"): _not_finite,
     **{("cache parity", check): _parity(check) for check in _PARITY},
     ("cache parity", "stored keys and values"): _stored,
+    ("cache parity", "cache bytes"): _bytes,
     ("cache parity", "single events in float64"): _in_float64("single events"),
     ("cache parity", "accepted beyond the context"): _beyond,
     ("cache parity", "not finite logits"): _cached_not_finite,
