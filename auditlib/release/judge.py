@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from auditlib.release.checks import Check, Measured, MeasurementLike, Status, check, observations, tolerance
+from auditlib.release.checks import Check, Measured, MeasurementLike, Status, check, holds, observations, tolerance
 from auditlib.release.headline import headline
 from auditlib.release.limits import LIMITS, Limit, Limits, finite
 
@@ -193,14 +193,7 @@ def _audit_passed(audit: object) -> bool:
     if not isinstance(checks, list) or not all(isinstance(one, Mapping) for one in checks):
         return False
     counted = [one for one in checks if one.get("comparison") is not True]
-    return bool(counted) and all(_check_passed(one) for one in counted)
-
-
-def _check_passed(one: Mapping[str, object]) -> bool:
-    value, limit, count = finite(one.get("value")), finite(one.get("limit")), finite(one.get("count"))
-    if value is None or limit is None or count is None:
-        return False
-    return one.get("status") == "passed" and value <= limit and count >= 1
+    return bool(counted) and all(holds(one) for one in counted)
 
 
 def _all_allowed(decision: Mapping[object, object]) -> bool:
