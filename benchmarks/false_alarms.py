@@ -217,6 +217,7 @@ MAKERS: dict[str, Maker] = {
     "event_gpt small": Maker(_native("small")),
     "transformers llama": Maker(_library("llama")),
     "transformers gpt2": Maker(_library("gpt2")),
+    "transformers gemma3": Maker(_library("gemma3_text")),
     "onnx": Maker(_onnx, ("float32",)),
     "event_gpt medium": Maker(_native("medium")),
     "event_gpt 1M": Maker(_native("1M"), trains=False),

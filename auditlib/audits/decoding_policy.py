@@ -14,6 +14,7 @@ from auditlib.audits.policy_probes import filter_errors, score_error, wrong_caps
 from auditlib.audits.policy_runs import BatchDependence, Found, Runs, batch_dependence, narrow_differs
 from auditlib.audits.policy_tables import RATES, SEQUENCES, Rates, sequence_rows
 from auditlib.audits.prefix_set import PrefixSet, prefix_set
+from auditlib.audits.willing_ends import not_ended_by_choice
 from auditlib.audits.work import Piece, Watch
 from auditlib.decoding.policies import Setting
 
@@ -80,6 +81,8 @@ class _PolicyAudit:
         wrong += sum(one.over_cap for one in emitted)
         # Without the probe the caps of short sequences were never reached: then nothing was measured.
         yield Measurement("wrong effective cap", wrong, "sequences", looked and looked + len(emitted))
+        share, drawn = not_ended_by_choice(self.runs, setting, cases, emitted)
+        yield Measurement("share not ended by choice", share, "share", drawn)
         yield Measurement("batch dependent sequences", company.changed, "sequences", company.looked)
         if setting.kind == "beam":
             repeated = sum(len(one) - len({beam.events for beam in one}) for one in found)
@@ -99,13 +102,11 @@ def _counted(emitted: Sequence[Emitted]) -> Iterator[Measurement]:
     """What the ids alone tell."""
     count = len(emitted)
     events = sum(len(one.found.events) for one in emitted)
-    not_chosen = sum(not one.chosen_end for one in emitted)
     yield Measurement("padding emitted", sum(one.padding for one in emitted), "events", events)
     yield Measurement("events after the end", sum(one.after_end for one in emitted), "events", events)
     yield Measurement("invalid sequences", sum(one.wrong is not None for one in emitted), "sequences", count)
     yield Measurement("capped sequences", sum(one.stop == "capped" for one in emitted), "sequences", count)
     yield Measurement("mislabelled stops", sum(one.mislabelled for one in emitted), "sequences", count)
-    yield Measurement("share not ended by choice", not_chosen / count if count else 0.0, "share", count)
 
 
 def _notes(subject: Subject, chosen: PrefixSet, results: Sequence[SettingResult]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -303,6 +304,28 @@ def test_prefixes_that_are_already_wrong_are_counted_apart():
 def test_sampled_ends_that_only_the_budget_brings_are_seen():
     found, _ = measured(subject_of(settings=[SAMPLED], logits=lambda row: [-50.0, -50.0, -50.0, *[0.0] * 5]))
     assert found["sampled: share not ended by choice"].value > 0.99
+
+
+def test_rare_ends_are_counted_over_so_many_sequences_that_chance_does_not_call_them_none():
+    """One end in forty events: most seeds draw few sequences without any, none draws five hundred without."""
+    rare = [-50.0, -50.0, -math.log(40 / 5), *[0.0] * 5]
+    whole = replace(SAMPLED, top_p=1.0, order_mask=True)
+    shares = []
+    for seed in range(12):
+        found, findings = measured(subject_of(settings=[replace(whole, seed=seed)], logits=lambda row: rare))
+        seen = found["sampled: share not ended by choice"]
+        first = findings.tables["sequences"].query("setting == 'sampled'")
+        assert seen.count > len(first) or ((first.stop == "end") & ~first.forced).sum() >= 8
+        shares.append(seen.value)
+    assert max(shares) <= 0.99
+    assert max(shares) - min(shares) < 0.2
+
+
+def test_ends_that_never_come_are_as_few_however_often_they_are_drawn():
+    found, _ = measured(subject_of(settings=[SAMPLED], logits=lambda row: [-50.0, -50.0, -50.0, *[0.0] * 5]))
+    seen = found["sampled: share not ended by choice"]
+    assert seen.value > 0.99
+    assert seen.count >= 512
 
 
 def test_the_context_boundary_is_told_apart_from_the_cap():

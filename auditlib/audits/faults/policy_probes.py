@@ -16,6 +16,7 @@ from auditlib.audits.faults.training_probes import TRAINING_PROBES
 from auditlib.audits.policy_probes import EndAverse, filter_errors, score_error, wrong_caps
 from auditlib.audits.policy_runs import Runs, batch_dependence, narrow_differs
 from auditlib.audits.prefix_set import PrefixCase, prefix_set
+from auditlib.audits.willing_ends import not_ended_by_choice
 from auditlib.audits.work import Watch
 from auditlib.decoders.protocol import Decoder
 from auditlib.decoding.filters import filtered
@@ -78,8 +79,8 @@ def _counted(count: Callable[[Emitted], int], events: bool = False) -> Callable[
 
 def _not_chosen(kind: str) -> Probe:
     def probe(world: World) -> tuple[float, int]:
-        emitted, _ = _emitted(world, _SETTINGS[kind])
-        return sum(not one.chosen_end for one in emitted) / max(1, len(emitted)), len(emitted)
+        runs, cases = _runs(world)
+        return not_ended_by_choice(runs, _SETTINGS[kind], cases, _emitted(world, _SETTINGS[kind])[0])
 
     return probe
 
