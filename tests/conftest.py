@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 
+from hypothesis import settings
+
 # One thread a worker: on small batches more threads are slower, and results should not depend on the machine's load.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+# How long one example takes says something of the machine's load, and nothing of the code.
+settings.register_profile("prefixgate", deadline=None)
+settings.load_profile("prefixgate")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

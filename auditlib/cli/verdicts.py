@@ -189,7 +189,7 @@ def _verify(options: argparse.Namespace) -> int:
         ledger=options.ledger,
     )
     statement = verified.statement
-    people = [signer.person for signer in verified.signers]
+    people = sorted(signer.person for signer in verified.signers)  # signatures stand in the order of key ids
     lines = [
         f"verified: signed by {', '.join(people)}, {verified.age.total_seconds() / 3600:.1f} hours ago",
         f"compared with: {', '.join(verified.compared) or 'nothing but the trust file; name --revision to compare it'}",

@@ -2,8 +2,8 @@
 
 The contract knows no way to put two caches side by side. So one batch is kept, and in it, behind the live rows, a root
 row that has read the start token only: whoever joins is a reorder from the root, then its own events in the same call
-in which the others advance by theirs. Rows at prefixes that were read before stay behind the live ones too, each for the session
-that it was read for; a request that continues that session starts from there instead of from the root.
+in which the others advance by theirs. Rows at prefixes that were read before stay behind the live ones too, each for
+the session that it was read for; a request that continues that session starts from there instead of from the root.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def test_without_an_artifact_the_page_says_how_one_comes_about_and_still_plans(p
     app = opened("serving")
     assert not app.exception
     assert "There is no artifact yet" in words(app)
-    assert app.slider
+    assert app.select_slider
 
 
 def test_the_page_shows_what_is_served_and_what_was_measured(artifacts):
@@ -77,9 +77,9 @@ def test_an_artifact_that_was_changed_is_not_shown_as_if_it_held(artifacts):
 def test_the_planner_says_when_it_does_not_fit(artifacts):
     app = opened("serving", artifact="sound")
     before = {one.label: one.value for one in app.metric}["at the peak"]
-    app.slider(key="plan-Requests at once").set_value(4096)
-    app.slider(key="plan-Events a row may hold").set_value(8192)
-    app.slider(key="plan-Layers").set_value(128).run()
+    app.select_slider(key="plan-Requests at once").set_value(4096)
+    app.select_slider(key="plan-Events a row may hold").set_value(8192)
+    app.select_slider(key="plan-Layers").set_value(128).run()
     assert {one.label: one.value for one in app.metric}["at the peak"] != before
     assert any("does not fit" in one.value for one in app.error)
 
