@@ -26,3 +26,6 @@ st.plotly_chart(charts_compare.gap_against_gap(found.gaps, (tolerance_of(before)
 
 st.header("Policies", help="Rates over all sequences of each run, with the bound that so few sequences allow.")
 parts_compare.rates(before, after)
+
+st.header("Latency", help="From the moment at which a request was meant to arrive to its first event, and to its end.")
+parts_compare.latency(before, after)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pandas as pd
 import streamlit as st
 
 from auditlib.errors import PrefixgateError
@@ -11,7 +13,10 @@ from auditlib.events.event_map import EventMap
 from auditlib.runs.folder import Run
 from auditlib.sessions.store import SessionStore
 from auditlib.views.paired import Pairing, pair, sessions_of
-from auditlib.web import prefix_choice, revision_facts, state
+from auditlib.web import prefix_choice, revision_facts, serving_facts, state
+from auditlib.web.shelf import artifacts
+
+_LATENCY = ("load", "arm", "measure", "share", "value", "low", "high", "count")
 
 
 def others(here: state.Selection) -> dict[str, Run]:
@@ -46,6 +51,35 @@ def _truth(
         return {row.session_id: (*prefix_choice.of_session(row, mapping), mapping.end) for row in rows}
     except PrefixgateError:
         return {}
+
+
+def latencies(root: Path, runs: Mapping[str, Run]) -> pd.DataFrame:
+    """What the newest benches of each run's artifacts found, ms: one row a load and measure, on the path that serves.
+
+    Columns: load, measure, run (its name in `runs`), artifact, path, p50, p95, at most (the p95's upper bound),
+    requests, machine. `root` is the folder of artifacts.
+    """
+    rows = [row for words, run in runs.items() for row in _benched(root, words, run)]
+    columns = ["load", "measure", "run", "artifact", "path", "p50", "p95", "at most", "requests", "machine"]
+    return pd.DataFrame(rows, columns=columns).sort_values(["load", "measure"], kind="stable", ignore_index=True)
+
+
+def _benched(root: Path, words: str, run: Run) -> Iterator[dict[str, object]]:
+    for shelved in artifacts(root):
+        bench = serving_facts.evidence(root, shelved.digest)[0].get("bench") if shelved.run == run.id else None
+        if bench is None:
+            continue
+        path = str(bench.document.get("served", {}).get("strategy"))
+        found = bench.table("latency", _LATENCY)
+        shares = {share: found[(found["arm"] == path) & (found["share"] == share)] for share in (0.5, 0.95)}
+        half = shares[0.5].set_index(["load", "measure"])["value"]
+        for row in shares[0.95].to_dict("records"):
+            yield {
+                "load": row["load"], "measure": row["measure"], "run": words, "artifact": shelved.folder.name,
+                "path": path, "p50": half.get((row["load"], row["measure"])), "p95": row["value"],
+                "at most": row["high"], "requests": row["count"],
+                "machine": str(bench.document["device"].get("processor")),
+            }  # fmt: skip
 
 
 def _distance(run: Run, chosen: Run | None) -> tuple[bool, bool]:

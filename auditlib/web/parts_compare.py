@@ -93,7 +93,7 @@ def differences(before: Run, after: Run, pairing: Pairing) -> None:
     st.caption(
         "Shares: interval by Newcombe 1998 (method 10), p by the exact McNemar test on the sessions that flipped. "
         "Next events and gaps: percentile bootstrap, 2,000 draws of whole sessions from one fixed seed. "
-        "Sessions that went exactly the same way count once for gaps. Latency is not among what an audit measures."
+        "Sessions that went exactly the same way count once for gaps. Latency is measured by a bench: see below."
     )
     downloads(pairing.differences, named(after, f"against-{before.id}-differences"), "differences")
 
@@ -107,6 +107,20 @@ def rates(before: Run, after: Run) -> None:
     tables.show(
         together, named(after, f"against-{before.id}-rates"), "paired-rates", "Rates before and after", _NO_RATES
     )
+
+
+def latency(before: Run, after: Run) -> None:
+    """Latencies of the runs' artifacts beside each other, as far as they were benched."""
+    found = comparison.latencies(state.settings().artifacts, {"before": before, "after": after})
+    if len(set(found["run"])) < 2:
+        lacking = " and ".join(words for words in ("before", "after") if words not in set(found["run"]))
+        st.text(f"Nothing to compare: no artifact of the run {lacking} was benched. The page Verdict has the buttons.")
+    if len(set(found["machine"])) > 1:
+        st.warning("The benches ran on different machines; their times do not compare.", icon=":material/warning:")
+    if len(found):
+        st.caption("Milliseconds on the path that serves. `at most` is the upper bound of the 95th percentile.")
+        name = named(after, f"against-{before.id}-latency")
+        tables.show(found, name, "paired-latency", "Latency before and after", "Nothing was benched.")
 
 
 _NO_RATES = "The decoding policy was not measured in either run."
