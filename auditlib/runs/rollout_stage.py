@@ -42,10 +42,11 @@ def watched_stage(chain: Path, trust: Path, artifact: Path) -> Callable[[], Stag
     def look() -> Stage:
         found = chain.stat()
         state = (found.st_mtime_ns, found.st_size)
-        if state not in seen:
-            stage = stage_of(read_chain(chain, load_trust(trust)))
+        known = seen.get(state)
+        if known is None:
+            known = stage_of(read_chain(chain, load_trust(trust)))
             seen.clear()
-            seen[state] = stage
-        return seen[state]
+            seen[state] = known
+        return known
 
     return look

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from auditlib.errors import PrefixgateError
 from auditlib.serving.arms import Stage
 from auditlib.serving.opening import OpenService
 
@@ -22,6 +21,6 @@ async def follow(opened: OpenService, look: Callable[[], Stage], every: float = 
         await asyncio.sleep(every)
         try:
             opened.move_to(await asyncio.to_thread(look))
-        except (PrefixgateError, OSError) as problem:
+        except Exception as problem:  # noqa: BLE001 - a rollout that is not followed must not go on, whatever the reason
             opened.close_new_arm(f"its rollout cannot be followed: {problem}")
             return
