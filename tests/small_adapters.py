@@ -45,9 +45,11 @@ def library_config(family: str, **changes: Any) -> dict[str, Any]:
         shape |= {"intermediate_size": 24, "max_position_embeddings": CONTEXT, "head_dim": 4, "pad_token_id": 0}
     if family == "mistral":
         shape["sliding_window"] = WINDOW
-    if family == "gemma3_text":
+    if family in ("gemma2", "gemma3_text"):
         kinds = ["sliding_attention", "full_attention"]
         shape |= {"sliding_window": WINDOW, "layer_types": kinds, "query_pre_attn_scalar": 4}
+    if family == "gemma2":
+        shape |= {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 20.0}  # low enough to be felt
     if family.startswith("qwen"):
         shape |= {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1}
     return {"model_type": family, **shape, **changes}
@@ -140,6 +142,8 @@ def _library(family: str, **settings: Any) -> Callable[[Path], Revision]:
 MAKERS: dict[str, Callable[[Path], Revision]] = {
     "event_gpt": write_native_folder,
     "event_gpt, learned positions": lambda folder: write_native_folder(folder, positions="learned"),
+    "gemma2, dynamic, eager": _library("gemma2"),
+    "gemma2, static, kept": _library("gemma2", cache="static", sliding_layers="kept"),
     "gemma3_text, dynamic, sdpa": _library("gemma3_text"),
     "gemma3_text, static, eager": _library("gemma3_text", cache="static", attention="eager"),
     "gemma3_text, kept": _library("gemma3_text", sliding_layers="kept"),

@@ -19,7 +19,8 @@ class TransformersConfig:
     """What `revision.json` says beside the library's `config.json`."""
 
     cache: str = "dynamic"
-    attention: str = "sdpa"
+    attention: str | None = None
+    """"sdpa" or "eager"; None: what `attention_of` says of the family."""
     context_length: int | None = None
     sliding_layers: str | None = None
     """"kept": all keys stay; "rolling": the newest of a window; None: rolling where the library knows only that."""

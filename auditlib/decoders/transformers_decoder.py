@@ -12,16 +12,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from auditlib.decoders.capabilities import CacheShape
-from auditlib.decoders.column_decoder import ColumnDecoder, ShownColumns
+from auditlib.decoders.column_decoder import ShownColumns
 from auditlib.decoders.columns import ColumnCache, OpenStore, Sight, Store
 from auditlib.decoders.fingerprint import fingerprint
 from auditlib.decoders.optional import optional
+from auditlib.decoders.transformers_attention import AttentionOfLibrary
 from auditlib.decoders.transformers_config import TransformersConfig
-from auditlib.decoders.transformers_model import context_of, windows
+from auditlib.decoders.transformers_model import attention_of, context_of, windows
 from auditlib.errors import DecoderError
 
 
-class LibraryDecoder(ColumnDecoder):
+class LibraryDecoder(AttentionOfLibrary):
     """Contract 1 over a causal language model of the library, but for its caches. Logits are at least float32."""
 
     rolls = False
@@ -42,7 +43,8 @@ class LibraryDecoder(ColumnDecoder):
 
     def fingerprint(self) -> str:
         """`sha256:<hex>` over config and weights as they are now."""
-        named = {"cache": self.config.cache, "attention": self.config.attention, "context": self.context_length}
+        attention = attention_of(self.module.config.model_type, self.config.attention)
+        named = {"cache": self.config.cache, "attention": attention, "context": self.context_length}
         if self.rolls:
             named["sliding_layers"] = "rolling"
         return fingerprint({**named, "model": self.module.config.to_json_string(use_diff=False)}, self._weights())

@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from auditlib.decoders.optional import optional
+from auditlib.decoders.transformers_attention import registered
 from auditlib.errors import RevisionError
 
 FAMILIES = {
+    "gemma2": "Gemma2ForCausalLM",
     "gemma3_text": "Gemma3ForCausalLM",
     "gpt2": "GPT2LMHeadModel",
     "llama": "LlamaForCausalLM",
@@ -32,8 +34,10 @@ _MOST_LAYERS = 256
 # Their angles depend on how long a row has become, so keys stored earlier are no longer what a full pass computes.
 _MOVING_ROPES = ("dynamic", "longrope")
 # Families whose windows belong to kinds of layers, and those whose caches the library rolls wherever they are served.
-_MIXED_LAYERS = ("gemma3_text", "qwen2", "qwen3")
-_ROLLING = ("gemma3_text",)
+_MIXED_LAYERS = ("gemma2", "gemma3_text", "qwen2", "qwen3")
+_ROLLING = ("gemma2", "gemma3_text")
+# Families that cap their attention scores, which SDPA cannot.
+_CAPPED = ("gemma2",)
 
 
 class AngleTable(nn.Module):
@@ -72,7 +76,12 @@ class ExactNorm(nn.Module):
         return F.rms_norm(hidden, self.weight.shape, weight, self.epsilon)
 
 
-def read_config(document: Mapping[str, Any], attention: str, where: str) -> Any:
+def attention_of(family: str, asked: str | None) -> str:
+    """Which of the library's attentions a model of this family runs with: the one asked for, if any."""
+    return asked or ("eager" if family in _CAPPED else "sdpa")
+
+
+def read_config(document: Mapping[str, Any], attention: str | None, where: str) -> Any:
     """The library's config object of a `config.json`; RevisionError for a family or entry that is not for us."""
     family = document.get("model_type")
     if family not in FAMILIES:
@@ -86,7 +95,7 @@ def read_config(document: Mapping[str, Any], attention: str, where: str) -> Any:
     model = _model_class(family)
     try:
         config = model.config_class.from_dict({**document, "use_cache": True})
-        config._attn_implementation = attention  # noqa: SLF001 - the library's documented name of it
+        config._attn_implementation = attention_of(family, attention)  # noqa: SLF001 - the library's documented name of it
         layers, context = int(config.num_hidden_layers), int(config.max_position_embeddings)
     except Exception as problem:
         raise RevisionError(f"{where}: transformers refuses it ({_line(problem)}); correct the entry") from problem
@@ -96,6 +105,8 @@ def read_config(document: Mapping[str, Any], attention: str, where: str) -> Any:
         raise RevisionError(
             f"{where}: use_bidirectional_attention lets events see later ones; such a model decodes none"
         )
+    if family in _CAPPED and attention == "sdpa":
+        raise RevisionError(f"{where}: {family} caps its attention scores, which sdpa cannot; set attention to eager")
     _check_rope(config, where)
     return config
 
@@ -104,7 +115,8 @@ def build_model(config: Any, tensors: Mapping[str, Tensor], dtype: torch.dtype, 
     """The model with these weights on `device` in `dtype`, for inference only; RevisionError where they do not fit."""
     model_class = _model_class(config.model_type)
     if dtype == torch.float64:
-        config._attn_implementation = "sdpa"  # noqa: SLF001 - the eager softmax is float32 whatever is asked for
+        # The library's eager softmax is float32 whatever is asked for.
+        config._attn_implementation = registered() if config.model_type in _CAPPED else "sdpa"  # noqa: SLF001
     try:
         with torch.device("meta"):  # a hostile config must not allocate before its weights were seen to fit
             shapes = {name: tuple(tensor.shape) for name, tensor in model_class(config).state_dict().items()}

@@ -171,7 +171,7 @@ def test_every_adapter_says_the_truth_and_each_planted_lie_is_caught_where_it_ca
     probe = bytes_probe(world)
     probe.run()
     assert probe.lies == []
-    rolls = "rolling" in name or (name.startswith("gemma3") and "kept" not in name)
+    rolls = "rolling" in name or (name.startswith("gemma") and "kept" not in name)
     assert (probe.looked == 0) is rolls
     for planting in plant_all(world.subject, MEMORY):
         assert planting.problem == ""

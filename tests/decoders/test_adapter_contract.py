@@ -89,7 +89,8 @@ def walk(decoder: Decoder, rows, seed: int, widest: int = 3) -> float:
 
 def test_the_suite_knows_every_built_in_adapter():
     kinds = {"gpt2": "transformers", "llama": "transformers", "mistral": "transformers"}
-    kinds |= {"qwen2": "transformers", "qwen3": "transformers", "gemma3_text": "transformers"}
+    kinds |= {"qwen2": "transformers", "qwen3": "transformers", "gemma2": "transformers"}
+    kinds["gemma3_text"] = "transformers"
     covered = {kinds.get(name.partition(",")[0], name.partition(",")[0]) for name in MAKERS}
     assert covered - {"examples.markov"} == set(ADAPTERS)
 

@@ -25,7 +25,7 @@ from tests.small_adapters import (
 from tests.small_gpt import CONTEXT, everywhere, some_events
 
 need("transformers")
-FAMILIES = ("gemma3_text", "gpt2", "llama", "mistral", "qwen2", "qwen3")
+FAMILIES = ("gemma2", "gemma3_text", "gpt2", "llama", "mistral", "qwen2", "qwen3")
 
 
 def folder_of(folder, config=None, weights=None, settings=None, name="model.safetensors"):
@@ -64,7 +64,7 @@ def test_left_padding_gives_what_the_library_gives_with_its_own_masks(family, tm
     assert (decoder.full(events, valid) - wanted)[valid].abs().max() <= 1e-5
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["gemma2", "gemma3_text", "mistral", "qwen2", "qwen3"])
 def test_a_sliding_window_is_felt_and_counts_events_not_columns(family, tmp_path):
     decoder = write_library_folder(tmp_path / "it", family, num_hidden_layers=2).decoder(dtype=torch.float64)
     wide = write_library_folder(tmp_path / "wide", family, sliding_window=CONTEXT).decoder(dtype=torch.float64)
