@@ -1,5 +1,12 @@
 """The dashboard: `streamlit run app.py -- --store S` (without a store, the demo). The page list is in the shell."""
 
-from auditlib.web.shell import main
+import streamlit as st
 
-main()
+from auditlib.web import warm
+
+if __name__ == "__main__":  # Streamlit runs this file for each page that somebody asks for
+    from auditlib.web.shell import main
+
+    main()
+else:  # the server reads it once, at its start
+    app = st.App(__file__, lifespan=warm.lifespan)

@@ -30,7 +30,7 @@ WINDOWS = (
     (420, 1600, "light", ("board",)),
     (1440, 1300, "dark", ("board", "inspector")),
 )
-# address, heading that is scrolled to, file
+# address, section whose tab is scrolled to, file
 PARTS = (
     ("inspector?edit=replace&place=3&by=closed", "What if", "what_if-1440.png"),
     ("sessions?support=0.99", "Rules", "rules-1440.png"),
@@ -50,8 +50,8 @@ def main() -> None:
                 for name in pages:
                     take(context, f"{url}/{name}", f"{name}-{width}{'-dark' if scheme == 'dark' else ''}.png")
         with browser(1440, 1300, color_scheme="light") as (context, _):
-            for address, heading, name in PARTS:
-                take(context, f"{url}/{address}", name, heading)
+            for address, section, name in PARTS:
+                take(context, f"{url}/{address}", name, section)
 
 
 def _audit_both(demo: Demo) -> None:
@@ -68,14 +68,14 @@ def _drawn(page: Page) -> None:
         raise SystemExit(f"{page.url} shows an exception")
 
 
-def take(context: BrowserContext, url: str, name: str, heading: str | None = None) -> None:
-    """One page as a picture, from a heading on; SystemExit when it is larger than a repository should carry."""
+def take(context: BrowserContext, url: str, name: str, section: str | None = None) -> None:
+    """One page as a picture, from a section's tab on; SystemExit when it is larger than a repository should carry."""
     page, file = context.new_page(), OUT / name
     page.goto(url)
     settled(page)
     _drawn(page)
-    if heading is not None:
-        page.get_by_role("heading", name=heading, exact=True).evaluate("it => it.scrollIntoView()")
+    if section is not None:
+        page.get_by_role("tab", name=section, exact=True).evaluate("it => it.scrollIntoView()")
         _drawn(page)
     page.screenshot(path=file)
     page.close()

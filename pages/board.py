@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from auditlib.web import parts, parts_board, parts_jobs, shell
+from auditlib.web import address, parts, parts_board, parts_jobs, shell
 from auditlib.web.text import TERMS
 
 here = shell.enter()
@@ -21,7 +21,12 @@ run = parts.need_run(here)
 parts_jobs.audit_buttons(here)
 parts_board.facts(run)
 parts_board.decision(run)
-parts_board.all_checks(here, run)
-
-st.header("Trend", help="One check over all runs so far, with the limit that each run was held to.", anchor=False)
-parts_board.trend_of_a_check(here, run)
+# A link to one check's past opens it.
+first = "Trend" if address.value("check") else None
+shown, place = address.section("Checks", "Trend", default=first)
+with place:
+    if shown == "Checks":
+        parts_board.all_checks(here, run)
+    else:
+        st.caption("One check over all runs so far, with the limit that each run was held to.")
+        parts_board.trend_of_a_check(here, run)

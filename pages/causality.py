@@ -3,7 +3,7 @@
 import streamlit as st
 
 from auditlib.views import charts
-from auditlib.web import parts, parts_cases, parts_jobs, shell, tables
+from auditlib.web import kept, parts, parts_cases, parts_jobs, shell, tables
 
 AUDIT = "causality"
 
@@ -14,7 +14,8 @@ run = parts.need_run(here, AUDIT)
 parts_jobs.audit_buttons(here, AUDIT)
 parts.audit_head(run, AUDIT)
 st.caption("Truncation is judged by the size of a change, every other probe by whether anything changed at all.")
-st.plotly_chart(charts.changes_by_position(run.table(AUDIT, "probes")), key="changes")
+probes = tables.of_run(run, AUDIT, "probes")
+kept.chart(kept.of_run(run), "changes", lambda: charts.changes_by_position(probes))
 
 parts_cases.counterexamples(here, run, AUDIT)
 
@@ -23,5 +24,5 @@ tables.checks(run, [AUDIT], "causality-checks")
 parts.notes(run, AUDIT)
 
 st.header("Prefixes that changed", help="The worst observations of each probe; each opens in the inspector.")
-probes = run.table(AUDIT, "probes")
-tables.prefixes(here, tables.largest_first(probes, "value"), "probes", ["probe", "path", "position", "value"], "change")
+changed = kept.made(kept.of_run(run), "largest changes", lambda: tables.largest_first(probes, "value"))
+tables.prefixes(here, changed, "probes", ["probe", "path", "position", "value"], "change")

@@ -5,6 +5,7 @@ import streamlit as st
 from auditlib.views import charts_inspector
 from auditlib.web import (
     inspection,
+    kept,
     parts,
     parts_attention,
     parts_edit,
@@ -30,20 +31,22 @@ tolerance = parts.information(here.run, "cache parity", "tolerance") if here.run
 
 parts_inspector.describe(prefix, seen)
 parts_inspector.verdict_on(seen, tolerance)
-st.plotly_chart(charts_inspector.gap_along(seen.steps, tolerance), key="gap-along")
-parts_inspector.steps_table(seen.steps, tolerance)
-
-st.header("What comes next", help=TERMS["event order"])
-step = parts_inspector.choose_step(prefix, seen.names)
-st.plotly_chart(charts_inspector.next_events(seen.next_events(step)), key="next-events")
-parts_inspector.append_buttons(prefix, seen.next_events(len(prefix.ids)), mapping)
-parts_inspector.next_table(seen.next_events(step))
-
-st.header("What if", help="Replace, delete or insert one event, and see what the decoder then expects behind it.")
-edited = parts_edit.edit(seen, mapping)
-
-st.header("Whose cache", help=TERMS["cache identity"])
-parts_reuse.reuse(seen, mapping, edited, tolerance)
-
-st.header("Attention", help="Share of its attention that each event gives to each earlier one; each row sums to 100 %.")
-parts_attention.attended(seen)
+kept.chart(f"{seen.about} {tolerance}", "gap-along", lambda: charts_inspector.gap_along(seen.steps, tolerance))
+parts_inspector.steps_table(seen, tolerance)
+shown, place = parts_inspector.section()
+with place:
+    if shown == "What comes next":
+        step = parts_inspector.choose_step(prefix, seen.names)
+        follows = seen.next_events(step)
+        kept.chart(f"{seen.about} {step}", "next-events", lambda: charts_inspector.next_events(follows))
+        parts_inspector.append_buttons(prefix, seen.next_events(len(prefix.ids)), mapping)
+        parts_inspector.next_table(follows, f"{seen.about} {step}")
+    elif shown == "What if":
+        st.caption("Replace, delete or insert one event, and see what the decoder then expects behind it.")
+        parts_edit.edit(seen, mapping)
+    elif shown == "Whose cache":
+        st.caption(TERMS["cache identity"])
+        parts_reuse.reuse(seen, mapping, parts_edit.edited_ids(seen, mapping), tolerance)
+    else:
+        st.caption("Share of its attention that each event gives to each earlier one; each row sums to 100 %.")
+        parts_attention.attended(seen)

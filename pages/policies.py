@@ -3,10 +3,10 @@
 import streamlit as st
 
 from auditlib.views import charts_policies
-from auditlib.web import parts, parts_board, parts_jobs, parts_policies, shell, tables
+from auditlib.web import address, kept, parts, parts_board, parts_jobs, parts_policies, shell, tables
 from auditlib.web.text import TERMS
 
-AUDIT = "decoding policy"
+AUDIT, GRAMMAR = "decoding policy", "event grammar"
 
 here = shell.enter()
 st.title("Policies", help=TERMS["order mask"])
@@ -17,26 +17,25 @@ st.caption(
 run = parts.need_run(here, AUDIT)
 parts_jobs.audit_buttons(here, AUDIT)
 parts_board.decision(run)
-parts.audit_head(run, AUDIT)
-rates = run.table(AUDIT, "rates")
-
-st.header("Invalid orders", help=TERMS["upper bound"])
-st.plotly_chart(charts_policies.invalid_rates(rates), key="invalid")
-parts_policies.rates_table(run, rates)
-
-st.header("Stops and repetition", help=TERMS["capped"])
-st.plotly_chart(charts_policies.stops(rates), key="stops")
-st.plotly_chart(charts_policies.duplication(rates), key="duplication")
-
-st.header(
-    "Sequences", help="What was decoded after each held-out prefix; the first wrong event and the rule it breaks."
-)
-parts_policies.sequences(here, run.table(AUDIT, "sequences"))
-
-st.header("Event grammar", help="Proved over every state of the rules, not sampled from sessions.")
-parts.audit_head(run, "event grammar")
-parts.notes(run, "event grammar")
-tables.observations(run, "event grammar", "flags", "flags")
-
-st.header("Checks")
-tables.checks(run, [AUDIT, "event grammar"], "policy-checks")
+for audit in (AUDIT, GRAMMAR):
+    parts.audit_head(run, audit)
+rates, about = tables.of_run(run, AUDIT, "rates"), kept.of_run(run)
+shown, place = address.section("Invalid orders", "Stops and repetition", "Sequences", "Event grammar", "Checks")
+with place:
+    if shown == "Invalid orders":
+        st.caption(f"The line from each rate ends at its upper bound. {TERMS['upper bound']}")
+        kept.chart(about, "invalid", lambda: charts_policies.invalid_rates(rates))
+        parts_policies.rates_table(run, rates)
+    elif shown == "Stops and repetition":
+        st.caption(f"Capped: {TERMS['capped'][:1].lower()}{TERMS['capped'][1:]}")
+        kept.chart(about, "stops", lambda: charts_policies.stops(rates))
+        kept.chart(about, "duplication", lambda: charts_policies.duplication(rates))
+    elif shown == "Sequences":
+        st.caption("What was decoded after each held-out prefix; the first wrong event and the rule it breaks.")
+        parts_policies.sequences(here, tables.of_run(run, AUDIT, "sequences"))
+    elif shown == "Event grammar":
+        st.caption("Proved over every state of the rules, not sampled from sessions.")
+        parts.notes(run, GRAMMAR)
+        tables.observations(run, GRAMMAR, "flags", "flags")
+    else:
+        tables.checks(run, [AUDIT, GRAMMAR], "policy-checks")

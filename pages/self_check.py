@@ -4,7 +4,7 @@ import streamlit as st
 
 from auditlib.views import charts_self_check
 from auditlib.views.text import in_markdown, safe
-from auditlib.web import parts, parts_jobs, shell, tables
+from auditlib.web import kept, parts, parts_jobs, shell, tables
 
 here = shell.enter()
 st.title("Self-check", help="Faults of publicly reported kinds are planted in the decoder under audit, one at a time.")
@@ -25,16 +25,14 @@ row.metric("false alarms", len(found["false_alarms"]), help="Checks that alarm w
 for name in (*found["missed"], *found["false_alarms"]):
     st.error(f"Not told apart: {in_markdown(name)}", icon=":material/close:")
 
-faults = run.table("self check", "faults")
-st.plotly_chart(charts_self_check.caught_by_kind(faults), key="caught-by-kind")
-st.plotly_chart(charts_self_check.margins(faults), key="margins")
+faults, about = tables.of_run(run, "self check", "faults"), kept.of_run(run)
+kept.chart(about, "caught-by-kind", lambda: charts_self_check.caught_by_kind(faults))
+kept.chart(about, "margins", lambda: charts_self_check.margins(faults))
 
 st.header("Faults", help="Margin: the value over its limit, or the count itself where the limit is 0.")
 tables.observations(run, "self check", "faults", "planted-faults")
 
 st.header("Equivalent mutants", help="Changes that no check can see, because they change no answer.")
-for name, reason in found["equivalent"].items():
-    st.text(f"{safe(name)}: {safe(reason, 500)}")
+parts.lines([f"{safe(name)}: {safe(reason, 500)}" for name, reason in found["equivalent"].items()])
 st.header("Not applicable")
-for name, reason in found["not_applicable"].items():
-    st.text(f"{safe(name)}: {safe(reason, 500)}")
+parts.lines([f"{safe(name)}: {safe(reason, 500)}" for name, reason in found["not_applicable"].items()])

@@ -52,7 +52,8 @@ class Run:
         file = _table_file(audit, name)
         if file not in self.manifest["files"]:
             return pd.DataFrame()
-        return pd.read_parquet(self.folder / file)
+        # A run's tables are small: threads would cost more than they save.
+        return pd.read_parquet(self.folder / file, use_threads=False)
 
     @cached_property
     def checks(self) -> pd.DataFrame:

@@ -54,6 +54,20 @@ def choose(
     return chosen
 
 
+def section(*names: str, default: str | None = None) -> tuple[str, DeltaGenerator]:
+    """Tabs of the page's sections: the name of the open one, and where to draw it; the others are not drawn at all.
+
+    The open section stands in the address under `section`, unless it is the one that opens by itself: the first, or
+    `default`.
+    """
+    by_itself = default or names[0]
+    _follow("section", names, by_itself)
+    tabs = st.tabs(names, key="section", on_change="rerun")
+    shown = next((name for name, tab in zip(names, tabs, strict=True) if tab.open), by_itself)
+    put(section=None if shown == by_itself else shown)
+    return shown, tabs[names.index(shown)]
+
+
 def _follow(name: str, options: Sequence[str], default: str | None) -> None:
     """Set the widget's value from a link, or keep the session's, or fall back to the default."""
     linked, written = value(name), st.session_state.setdefault(_WRITTEN, {})
@@ -61,7 +75,9 @@ def _follow(name: str, options: Sequence[str], default: str | None) -> None:
     if foreign and linked in options:
         st.session_state[name] = linked
     elif st.session_state.get(name) not in options and options:
-        st.session_state[name] = default if default in options else options[0]
+        # Streamlit forgets a widget that was not drawn for a run; the address does not.
+        first = default if default in options else options[0]
+        st.session_state[name] = linked if linked in options else first
     if foreign and linked not in options:
         st.warning(
             f"The link asks for a {name} that is not here; it may have been removed, or belong to another store."

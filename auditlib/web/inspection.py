@@ -35,6 +35,11 @@ class Seen:
     whole: Inspection
 
     @property
+    def about(self) -> str:
+        """What names this look: the revision, the prefix, and the conditions that hold."""
+        return f"{self.here.entry.digest if self.here.entry else None} {self.prefix.text} {self.prefix.flags}"
+
+    @property
     def steps(self) -> pd.DataFrame:
         """One row an event: step, event, full_probability, cached_probability, gap, legal."""
         return self.whole.steps
@@ -126,7 +131,7 @@ def _reused(folder: Path, digest: str, ids: tuple[int, ...], asked: tuple[int, .
     return try_reuse(loaded, _compiled.event_map, _compiled.order.digest, ids, asked)
 
 
-@st.cache_resource(max_entries=50, show_spinner=False)
+@st.cache_resource(max_entries=8, show_spinner=False)
 def _attention(folder: Path, digest: str, ids: tuple[int, ...]) -> np.ndarray | None:
     from auditlib.audits.inspection_reuse import attention_of  # noqa: PLC0415
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -48,10 +48,18 @@ def audit_head(run: Run, audit: str) -> None:
 def notes(run: Run, audit: str) -> None:
     """What an audit says about itself, and which probes this decoder could not serve."""
     result = run.report["audits"].get(audit, _LEFT_OUT)
-    for note in result.get("notes", ()):
-        st.text(safe(note, 1000))
-    for probe, reason in result.get("not_applicable", {}).items():
-        st.text(f"Not applicable: {safe(probe)}: {safe(reason, 500)}")
+    found = [safe(note, 1000) for note in result.get("notes", ())]
+    found += [
+        f"Not applicable: {safe(probe)}: {safe(reason, 500)}"
+        for probe, reason in result.get("not_applicable", {}).items()
+    ]
+    lines(found)
+
+
+def lines(found: Sequence[str]) -> None:
+    """Safe lines of text as one element, because every element costs the browser time; nothing for none."""
+    if found:
+        st.text("\n".join(found))
 
 
 def information(run: Run, audit: str, name: str) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,7 +14,7 @@ from auditlib.views import trend
 from auditlib.views.summary import headline
 from auditlib.views.text import in_markdown, plural, safe
 from auditlib.views.worst import worst
-from auditlib.web import address, clock, disk, parts_jobs, state
+from auditlib.web import address, clock, disk, kept, parts_jobs, state
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.exports import downloads, named
 from auditlib.web.text import BADGES, MARKS, check_row, short
@@ -69,28 +68,37 @@ def facts(run: Run) -> None:
 def all_checks(here: state.Selection, run: Run) -> None:
     """Every check of the run with the values that earlier runs of any revision had for it."""
     chosen = st.segmented_control("Show", list(_STATUS), default="all", required=True, key="show")
-    kept = _STATUS[chosen or "all"]
-    earlier, snapshot = _measured(here), str(run.manifest["snapshot"]["digest"])
-    trends = trend.small_lines(earlier, snapshot)
+    statuses = _STATUS[chosen or "all"]
+    about = f"{_names(here)} {kept.of_run(run)} {chosen}"
+    frame = kept.made(about, "checks", lambda: _check_table(here, run, statuses))
+    if frame.empty:
+        st.text(f"No check is {chosen}.")
+        return
+    kept.drawn(about, "checks", lambda: _draw_checks(frame))
+    downloads(frame.drop(columns="earlier runs"), named(run, "checks"), "checks")
+
+
+def _check_table(here: state.Selection, run: Run, statuses: tuple[str, ...] | None) -> pd.DataFrame:
+    """Checks with one of the statuses as rows of words, each with the values that earlier runs had for it."""
+    trends = trend.small_lines(_measured(here), str(run.manifest["snapshot"]["digest"]))
     rows = [
         check_row(audit, check) | {"earlier runs": trends.get((audit, check["name"]), [])}
         for audit, result in run.report["audits"].items()
         for check in result["checks"]
-        if kept is None or check["status"] in kept
+        if statuses is None or check["status"] in statuses
     ]
-    if not rows:
-        st.text(f"No check is {chosen}.")
-        return
     # What failed or is missing comes first, in the order of the audits.
     rows.sort(key=lambda row: row["status"] not in (MARKS["failed"], MARKS["not measured"]))
-    frame = pd.DataFrame(rows)
+    return pd.DataFrame(rows)
+
+
+def _draw_checks(frame: pd.DataFrame) -> None:
     column = st.column_config.BarChartColumn(
         help="Values of this check over all runs on the same snapshot so far, oldest first."
     )
     st.dataframe(
         frame, key="checks", hide_index=True, column_config={"earlier runs": column}, alt="Every check of the run"
     )
-    downloads(frame.drop(columns="earlier runs"), named(run, "checks"), "checks")
 
 
 def trend_of_a_check(here: state.Selection, run: Run) -> None:
@@ -102,7 +110,8 @@ def trend_of_a_check(here: state.Selection, run: Run) -> None:
         return
     earlier, snapshot = _measured(here), str(run.manifest["snapshot"]["digest"])
     found = trend.of_check(earlier, *options[chosen])
-    st.plotly_chart(trend.over_runs(found, snapshot, chosen), key="trend")
+    about = f"{_names(here)} {snapshot} {chosen}"
+    kept.chart(about, "trend", lambda: trend.over_runs(found, snapshot, chosen))
     others = trend.elsewhere(found, snapshot)
     if others:
         st.caption(f"{plural(others, 'run')} on another snapshot: hollow marks, measured on other sessions.")
@@ -136,7 +145,8 @@ def _card_links(here: state.Selection, entry: Entry) -> None:
         if entry != here.entry and entry.folder is not None and here.snapshot is not None:
             parts_jobs.run_all_button(there, row, f"run-{entry.digest}")
         return
-    found = worst(entry.run)
+    shown = entry.run
+    found = kept.made(kept.of_run(shown), "worst", lambda: worst(shown))
     if found is not None:
         row.page_link(
             "pages/inspector.py",
@@ -155,16 +165,14 @@ def _by_urgency(run: Run) -> list[tuple[str, Mapping[str, Any]]]:
 
 def _measured(here: state.Selection) -> pd.DataFrame:
     """Every check of every run that the board knows."""
-    names = tuple(sorted(run.id for entry in here.entries for run in entry.runs))
-    return _all_checks(here.places.runs, names)
+    return kept.made(_names(here), "checks of all runs", lambda: checks_of_all_runs(here.places.runs))
+
+
+def _names(here: state.Selection) -> str:
+    """What names all runs that the board knows. Runs never change: their names say which are in a table of all."""
+    return kept.of_run(*sorted((run for entry in here.entries for run in entry.runs), key=lambda run: run.id))
 
 
 def _proposed(said: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Decoding settings that were proposed for release, with the answer for each."""
     return [(f"decoding, {name}", said["decoding"][name]) for name in said.get("proposed", said["decoding"])]
-
-
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _all_checks(runs: Path, version: tuple[str, ...]) -> pd.DataFrame:  # noqa: ARG001  key of the cache
-    # Runs never change: their names say which are in the table.
-    return checks_of_all_runs(runs)

@@ -9,7 +9,7 @@ import streamlit as st
 
 from auditlib.runs.folder import Run
 from auditlib.views.text import safe
-from auditlib.web import cases, revision_facts, state, tables
+from auditlib.web import cases, kept, revision_facts, state, tables
 from auditlib.web.catalogue import Entry
 
 _MOST_ROWS = 4
@@ -17,7 +17,7 @@ _MOST_ROWS = 4
 
 def counterexamples(here: state.Selection, run: Run, audit: str) -> None:
     """The smallest failing comparison of each failed check; nothing where the audit passed."""
-    found = cases.cases_of(run, audit)
+    found = kept.made(kept.of_run(run), f"{audit} cases", lambda: cases.cases_of(run, audit))
     if not found:
         return
     st.header(
@@ -62,7 +62,7 @@ def _links(here: state.Selection, run: Run, case: cases.ShownCase) -> None:
         if name in run.manifest["files"]:
             row.download_button(
                 kind,
-                cases.content(run, name),
+                lambda name=name: cases.content(run, name),  # type: ignore[misc]
                 file_name=f"{run.id}-{name.rpartition('/')[2]}",
                 key=f"case-{name}",
                 on_click="ignore",

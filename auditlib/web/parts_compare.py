@@ -12,7 +12,7 @@ import streamlit as st
 from auditlib.runs.folder import Run
 from auditlib.views.paired import Pairing, Terms
 from auditlib.views.text import in_markdown, number, plural, safe
-from auditlib.web import address, clock, comparison, state, tables
+from auditlib.web import address, clock, comparison, kept, state, tables
 from auditlib.web.exports import downloads, named
 
 _LINKED = 5
@@ -88,8 +88,12 @@ def differences(before: Run, after: Run, pairing: Pairing) -> None:
     if pairing.differences.empty:
         st.text("The two runs measured nothing in common: audit both with cache parity, numerics and decoding policy.")
         return
-    rows = [_difference(row) for row in pairing.differences.to_dict("records")]
-    st.dataframe(pd.DataFrame(rows), key="differences", hide_index=True, alt="Paired differences with intervals")
+
+    def draw() -> None:
+        rows = [_difference(row) for row in pairing.differences.to_dict("records")]
+        st.dataframe(pd.DataFrame(rows), key="differences", hide_index=True, alt="Paired differences with intervals")
+
+    kept.drawn(kept.of_run(before, after), "differences", draw)
     st.caption(
         "Shares: interval by Newcombe 1998 (method 10), p by the exact McNemar test on the sessions that flipped. "
         "Next events and gaps: percentile bootstrap, 2,000 draws of whole sessions from one fixed seed. "
@@ -104,9 +108,8 @@ def rates(before: Run, after: Run) -> None:
     known = [one for one in found if len(one)]
     # Both rows of a setting beside each other: that is what is read.
     together = pd.concat(known).sort_index(kind="stable").reset_index(drop=True) if known else found[0]
-    tables.show(
-        together, named(after, f"against-{before.id}-rates"), "paired-rates", "Rates before and after", _NO_RATES
-    )
+    name, alt = named(after, f"against-{before.id}-rates"), "Rates before and after"
+    tables.show(together, name, "paired-rates", alt, _NO_RATES, kept.of_run(before, after))
 
 
 def latency(before: Run, after: Run) -> None:
@@ -128,7 +131,7 @@ _RATES = ["setting", "run", "sequences", "invalid_sequences", "invalid_upper", "
 
 
 def _rates(run: Run, words: str) -> pd.DataFrame:
-    found = run.table("decoding policy", "rates")
+    found = tables.of_run(run, "decoding policy", "rates")
     if found.empty:
         return pd.DataFrame(columns=_RATES)
     return found.assign(run=words)[[name for name in _RATES if name in found or name == "run"]]

@@ -20,23 +20,34 @@ if TYPE_CHECKING:
 _KINDS = {"none": "no edit", "replace": "replace", "delete": "delete", "insert": "insert before"}
 
 
-def edit(seen: Seen, mapping: EventMap) -> tuple[int, ...] | None:
-    """Edit one event and show what changes behind it; gives the edited prefix, None without an edit."""
+def edit(seen: Seen, mapping: EventMap) -> None:
+    """Edit one event and show what changes behind it."""
     change = _choose_change(seen, mapping)
     if change is None:
-        return None
+        return
     try:
         found = edited(seen.here, seen.prefix, seen.compiled, change)
     except PrefixgateError as problem:
         st.error(in_markdown(problem, 1000))
-        return None
+        return
     _edit_words(found)
     st.plotly_chart(charts_whatif.downstream(found.steps), key="downstream")
     _edit_tables(found)
     st.button(
         "Go on from the edited prefix", key="take-edit", icon=":material/edit:", on_click=_take, args=(found.ids,)
     )
-    return found.ids
+
+
+def edited_ids(seen: Seen, mapping: EventMap) -> tuple[int, ...] | None:
+    """Ids of the prefix after the edit that the address names; None without an edit, or where it does not fit."""
+    kind, place, by = (address.value(name) for name in ("edit", "place", "by"))
+    event = mapping.events.get(by or "")
+    if kind not in _KINDS or kind == "none" or not (place or "").isdigit() or (event is None) != (kind == "delete"):
+        return None
+    try:
+        return edited(seen.here, seen.prefix, seen.compiled, (kind, int(place or 0), event)).ids
+    except PrefixgateError:  # the section that edits says what is wrong
+        return None
 
 
 def _choose_change(seen: Seen, mapping: EventMap) -> Change | None:

@@ -6,13 +6,24 @@ from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from auditlib.events.event_map import EventMap
 from auditlib.views.text import in_markdown, number, plural, safe
-from auditlib.web import address
+from auditlib.web import address, kept
 from auditlib.web.inspection import Seen
 from auditlib.web.parts_prefix import show
 from auditlib.web.prefix_choice import Prefix
+
+_NEXT = "What comes next"
+_BY_LINK = {"edit": "What if", "other": "Whose cache", "head": "Attention", "layer": "Attention"}
+"""Section of the page that a value in the address belongs to."""
+
+
+def section() -> tuple[str, DeltaGenerator]:
+    """The open section and its place; a link that names an edit, a request or a head opens theirs."""
+    linked = (name for value, name in _BY_LINK.items() if address.value(value) not in (None, "none"))
+    return address.section(_NEXT, *dict.fromkeys(_BY_LINK.values()), default=next(linked, _NEXT))
 
 
 def describe(prefix: Prefix, seen: Seen) -> None:
@@ -95,8 +106,17 @@ def append_buttons(prefix: Prefix, table: pd.DataFrame, mapping: EventMap) -> No
     )
 
 
-def next_table(table: pd.DataFrame) -> None:
-    """Every possible next event with both probabilities, and the rule that forbids it."""
+def next_table(table: pd.DataFrame, about: str) -> None:
+    """Every possible next event with both probabilities, and the rule that forbids it; `about` names the place."""
+    kept.drawn(about, "next-table", lambda: _draw_next(table))
+
+
+def steps_table(seen: Seen, tolerance: float | None) -> None:
+    """Event by event: its probability by both paths, the gap, and whether the rules allowed it."""
+    kept.drawn(f"{seen.about} {tolerance}", "steps-table", lambda: _draw_steps(seen.steps, tolerance))
+
+
+def _draw_next(table: pd.DataFrame) -> None:
     shown = pd.DataFrame(
         {
             "next event": [safe(name) for name in table["event"]],
@@ -109,8 +129,7 @@ def next_table(table: pd.DataFrame) -> None:
     st.dataframe(shown, key="next-table", hide_index=True, alt="Next events by both paths, legal ones told apart")
 
 
-def steps_table(steps: pd.DataFrame, tolerance: float | None) -> None:
-    """Event by event: its probability by both paths, the gap, and whether the rules allowed it."""
+def _draw_steps(steps: pd.DataFrame, tolerance: float | None) -> None:
     within = [tolerance is None or gap <= tolerance for gap in steps["gap"]]
     shown = pd.DataFrame(
         {

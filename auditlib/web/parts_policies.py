@@ -7,7 +7,7 @@ import streamlit as st
 
 from auditlib.runs.folder import Run
 from auditlib.views.text import safe
-from auditlib.web import address, state, tables
+from auditlib.web import address, kept, state, tables
 from auditlib.web.exports import downloads, named
 
 _PERCENT = (
@@ -29,13 +29,17 @@ def rates_table(run: Run, rates: pd.DataFrame) -> None:
     if rates.empty:
         st.text("No decoding setting was measured.")
         return
+    kept.drawn(kept.of_run(run), "rates", lambda: _draw_rates(rates))
+    downloads(rates, named(run, "rates"), "rates")
+
+
+def _draw_rates(rates: pd.DataFrame) -> None:
     shares = {
         name.replace("_", " "): st.column_config.NumberColumn(format="percent") for name in _PERCENT if name in rates
     }
     st.dataframe(
         tables.shown(rates), key="rates", hide_index=True, column_config=shares, alt="Rates of every decoding setting"
     )
-    downloads(rates, named(run, "rates"), "rates")
 
 
 def sequences(here: state.Selection, found: pd.DataFrame) -> None:

@@ -34,7 +34,7 @@ def reuse(seen: Seen, mapping: EventMap, after_edit: tuple[int, ...] | None, tol
         help="The request's last event is to be appended; the cache should hold everything before it.",
     )
     if chosen is None:
-        st.text("There is no other prefix to offer it to: split the store, or edit an event above.")
+        st.text("There is no other prefix to offer it to: split the store, or edit an event under What if.")
         return
     asked = prefix_choice.from_link(chosen, mapping)
     st.text("Request: " + " → ".join(safe(mapping.name(event), 40) for event in asked))

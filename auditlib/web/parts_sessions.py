@@ -10,7 +10,7 @@ import streamlit as st
 from auditlib.sessions.split import LeakageReport
 from auditlib.sessions.store import StoreSummary
 from auditlib.views import charts_sessions
-from auditlib.web import clock, revision_facts, sessions_facts, state, tables
+from auditlib.web import clock, kept, revision_facts, sessions_facts, state, tables
 from auditlib.web.exports import downloads
 
 _LEAKS = {
@@ -54,7 +54,7 @@ def imports(store: Path) -> None:
 def split(here: state.Selection) -> None:
     """Sizes of the two sides, what they share, and the groups that had to stay together."""
     if here.snapshot is None:
-        st.info("Not split yet: nothing can be audited before a held-out side is frozen.")
+        not_split()
         return
     report = sessions_facts.leakage(here.places.store, here.snapshot)
     row = st.container(horizontal=True)
@@ -73,35 +73,58 @@ def split(here: state.Selection) -> None:
     share = st.column_config.NumberColumn(format="percent")
     st.dataframe(pd.DataFrame(rows), key="leaks", hide_index=True, column_config={"share": share}, alt="Leakage report")
     if report.component_sizes:
-        st.plotly_chart(charts_sessions.components(report.component_sizes), key="components")
+        kept.chart(_about(here), "components", lambda: charts_sessions.components(report.component_sizes))
+
+
+def not_split() -> None:
+    """In words: without a snapshot there is nothing to show."""
+    st.info("Not split yet: nothing can be audited before a held-out side is frozen.")
 
 
 def variants(here: state.Selection) -> None:
     """The most frequent ways through, with how many held-out sessions went each."""
-    if here.snapshot is None:
-        return
-    found = sessions_facts.variants(here.places.store, here.snapshot)
-    frame = pd.DataFrame(
-        [{"sessions": one.sessions, "events": len(one.events), "sequence": " → ".join(one.events)} for one in found]
+    frame = kept.made(_about(here), "variants", lambda: _variant_table(here.places.store, str(here.snapshot)))
+    tables.show(
+        frame, "variants", "variants", "Held-out variants, most frequent first", "No held-out session.", _about(here)
     )
-    tables.show(frame, "variants", "variants", "Held-out variants, most frequent first", "No held-out session.")
 
 
 def transitions(here: state.Selection) -> None:
     """Heat map of steps, crossed where the chosen revision's rules never allow the step."""
-    if here.snapshot is None:
-        return
-    names, counts = sessions_facts.transitions(here.places.store, here.snapshot)
+    names, counts = sessions_facts.transitions(here.places.store, str(here.snapshot))
     compiled, mapping = revision_facts.order(here.entry), revision_facts.event_map(here.entry)
-    # Rules belong to a revision: without one there is nothing to cross out.
-    legal = revision_facts.possible_pairs(compiled, mapping, names) if compiled and mapping else None
-    st.plotly_chart(charts_sessions.transitions(names, counts, legal), key="transitions")
-    if legal is None:
+    about = f"{_about(here)} {here.entry.digest if here.entry else None} {compiled is not None}"
+
+    def draw() -> None:
+        # Rules belong to a revision: without one there is nothing to cross out.
+        legal = revision_facts.possible_pairs(compiled, mapping, names) if compiled and mapping else None
+        st.plotly_chart(charts_sessions.transitions(names, counts, legal), key="transitions")
+
+    kept.drawn(about, "transitions", draw)
+    if compiled is None or mapping is None:
         st.text("No revision is chosen, or its folder is gone: forbidden steps are not marked.")
     else:
         st.caption(
             "A cross marks a step that the revision's event order never allows; a red one happened all the same."
         )
+
+
+def lengths(here: state.Selection) -> None:
+    """How many sessions have how many events, on either side."""
+    store, snapshot = here.places.store, str(here.snapshot)
+    kept.chart(_about(here), "lengths", lambda: charts_sessions.lengths(sessions_facts.lengths(store, snapshot)))
+
+
+def _about(here: state.Selection) -> str:
+    """What names the chosen snapshot, whose sessions never change."""
+    return f"{here.places.store} {here.snapshot}"
+
+
+def _variant_table(store: Path, snapshot: str) -> pd.DataFrame:
+    found = sessions_facts.variants(store, snapshot)
+    return pd.DataFrame(
+        [{"sessions": one.sessions, "events": len(one.events), "sequence": " → ".join(one.events)} for one in found]
+    )
 
 
 def _verdict_on_leaks(report: LeakageReport) -> None:

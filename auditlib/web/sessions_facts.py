@@ -35,8 +35,7 @@ def imports(store: Path) -> pd.DataFrame:
 
 def rejects(store: Path, limit: int = 1000) -> pd.DataFrame:
     """Rows of the logs that are not among the events, with the reason."""
-    with SessionStore.open(store) as opened:
-        found = opened.rejects(limit=limit)
+    found = _rejects(store, stamp(store), limit)
     rows = [{"line": r.source_row, "session": r.session_id or "", "reason": r.reason, "text": r.text} for r in found]
     return pd.DataFrame(rows, columns=["line", "session", "reason", "text"])
 
@@ -110,6 +109,12 @@ def _import_row(manifest: Any) -> dict[str, Any]:
 def _summary(store: Path, version: tuple[int, ...]) -> Any:  # noqa: ARG001  a part of the cache's key
     with SessionStore.open(store) as opened:
         return opened.summary()
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _rejects(store: Path, version: tuple[int, ...], limit: int) -> Any:  # noqa: ARG001  a part of the cache's key
+    with SessionStore.open(store) as opened:
+        return opened.rejects(limit=limit)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)

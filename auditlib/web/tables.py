@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from auditlib.runs.folder import Run
 from auditlib.views.text import in_markdown, number, plural, safe
-from auditlib.web import address, revision_facts, state
+from auditlib.web import address, kept, revision_facts, state
 from auditlib.web.exports import downloads, named
 from auditlib.web.text import check_row
 
@@ -28,20 +27,37 @@ def checks(run: Run, audits: Sequence[str], key: str) -> None:
         for audit in audits
         for check in run.report["audits"].get(audit, {}).get("checks", ())
     ]  # fmt: skip
-    show(pd.DataFrame(rows), named(run, "checks"), key, f"Checks of {', '.join(audits)}", "No check was made.")
+    alt = f"Checks of {', '.join(audits)}"
+    show(pd.DataFrame(rows), named(run, "checks"), key, alt, "No check was made.", about=kept.of_run(run))
 
 
 def observations(run: Run, audit: str, name: str, key: str) -> None:
     """One of the tables that an audit left, as it is."""
-    show(run.table(audit, name), named(run, name), key, f"{audit}, {name}", f"The run has no table of {name}.")
+    frame, alt = of_run(run, audit, name), f"{audit}, {name}"
+    show(frame, named(run, name), key, alt, f"The run has no table of {name}.", about=kept.of_run(run))
 
 
-def show(frame: pd.DataFrame, file_name: str, key: str, alt: str, empty: str) -> None:
-    """A table with its downloads; `empty` instead when it has no row."""
+def of_run(run: Run, audit: str, name: str) -> pd.DataFrame:
+    """One of the tables that an audit left, read once; nobody may change it."""
+    return kept.made(kept.of_run(run), f"{audit}/{name}", lambda: run.table(audit, name))
+
+
+def show(frame: pd.DataFrame, file_name: str, key: str, alt: str, empty: str, about: str | None = None) -> None:
+    """A table with its downloads; `empty` instead when it has no row.
+
+    A table that never changes is drawn once for each `about`, which says of what it is.
+    """
     if frame.empty:
         st.text(empty)
         return
-    st.dataframe(shown(frame), key=key, hide_index=True, alt=alt)
+
+    def draw() -> None:
+        st.dataframe(shown(frame), key=key, hide_index=True, alt=alt)
+
+    if about is None:
+        draw()
+    else:
+        kept.drawn(about, key, draw)
     downloads(frame, file_name, key)
 
 
@@ -64,12 +80,11 @@ def largest_first(frame: pd.DataFrame, column: str) -> pd.DataFrame:
 
 def gaps_by_size(run: Run) -> pd.DataFrame:
     """The run's gaps, largest first, held-out prefixes before those that probes made up; read once a run."""
-    return _gaps_by_size(run.folder, run)
-
-
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _gaps_by_size(folder: Path, _run: Run) -> pd.DataFrame:  # noqa: ARG001  the folder names the run in the key
-    return with_origin(largest_first(_run.table("cache parity", "gaps"), "gap"))
+    return kept.made(
+        kept.of_run(run),
+        "gaps by size",
+        lambda: with_origin(largest_first(run.table("cache parity", "gaps"), "gap")),
+    )
 
 
 def with_origin(frame: pd.DataFrame) -> pd.DataFrame:

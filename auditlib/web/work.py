@@ -1,4 +1,4 @@
-"""What background jobs do. What loads torch is imported inside: the pages must open before it is loaded."""
+"""What background jobs do. What is slow to load is imported inside: the pages must open before it is loaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from auditlib.errors import ArtifactError
 from auditlib.progress import Progress
 from auditlib.runs.request import AuditRequest
-from auditlib.sessions.importers import import_log
 from auditlib.sessions.manifest import ColumnMapping
 from auditlib.sessions.split import split as split_store
 from auditlib.sessions.store import SessionStore
@@ -31,6 +30,8 @@ def import_file(store: Path, log: Path, mapping: ColumnMapping, time_format: str
     """Work that imports a log; its result is `import <number>`."""
 
     def work(progress: Progress) -> str:
+        from auditlib.sessions.importers import import_log  # noqa: PLC0415
+
         done = import_log(log, store, mapping=mapping, time_format=time_format, time_zone=time_zone, progress=progress)
         return f"import {done.import_id}"
 

@@ -108,6 +108,23 @@ def settled(page: Page, seconds: float = 60) -> Page:
     return page
 
 
+def sections(page: Page) -> Iterator[str]:
+    """Name of each section of an open page, while it is drawn; one without a name where the page has no tabs."""
+    names = page.get_by_role("tab").all_inner_texts()
+    yield names[0] if names else ""
+    for name in names[1:]:
+        page.get_by_role("tab", name=name, exact=True).click()
+        page.wait_for_function(
+            "name => document.querySelector('[role=tab][aria-selected=true]')?.innerText === name"
+            " && [...document.querySelectorAll('[role=tabpanel]')].some(one => one.innerText.trim())",
+            arg=name,
+            timeout=60_000,
+        )
+        page.wait_for_timeout(150)  # a click's run begins a moment after it
+        settled(page)
+        yield name
+
+
 def _wait_for(url: str, process: subprocess.Popen) -> None:
     for _ in range(300):
         if process.poll() is not None:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.browser.driving import ROOT, browser, settled
+from tests.browser.driving import ROOT, browser, sections, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PAGES = tuple(sorted(path.stem for path in (ROOT / "pages").glob("*.py")))
@@ -44,10 +44,11 @@ def test_no_page_has_a_serious_finding(served, axe, scheme):
             page = context.new_page()
             page.goto(f"{served}/{name}?events=1-6-3-4")
             settled(page)
-            page.wait_for_timeout(1500)
             page.evaluate(axe)
-            violations = page.evaluate("async () => (await axe.run(document)).violations")
-            found[name] = [line for violation in violations for line in serious(violation)]
+            for section in sections(page):
+                page.wait_for_timeout(800)
+                violations = page.evaluate("async () => (await axe.run(document)).violations")
+                found[name, section] = [line for violation in violations for line in serious(violation)]
             page.close()
     assert {name: lines for name, lines in found.items() if lines} == {}
 
@@ -67,7 +68,8 @@ def test_no_page_scrolls_sideways(served, width):
             page = context.new_page()
             page.goto(f"{served}/{name}?events=1-6-3-4")
             settled(page)
-            page.wait_for_timeout(800)
-            over = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            assert over <= 1, name
+            for section in sections(page):
+                page.wait_for_timeout(500)
+                over = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
+                assert over <= 1, (name, section)
             page.close()

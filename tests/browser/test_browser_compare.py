@@ -65,7 +65,7 @@ def test_a_flip_is_shown_first_and_leads_to_its_prefix_under_the_revision_that_f
         expect(
             page.get_by_text(re.compile("Not compared: the runs measured different held-out snapshots"))
         ).to_be_visible(timeout=60_000)
-        assert page.get_by_role("heading", name="Sessions that flip").count() == 0
+        assert page.get_by_role("tab", name="Sessions that flip").count() == 0
 
 
 def test_a_flip_is_reached_and_opened_by_the_keyboard_alone(pair_of_runs, window, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser.driving import ROOT, server, settled
+from tests.browser.driving import ROOT, sections, server, settled
 from tests.web.world import make_world
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -55,9 +55,10 @@ def test_no_name_runs_calls_out_or_turns_into_a_link_on_any_page(hostile, window
             page = window.new_page()
             page.goto(f"{url}/{name}?revision={hostile.faulty.digest}&events={events}&session={PAYLOADS[1]}")
             settled(page)
-            page.wait_for_timeout(1500)  # figures and fonts, and any beacon, come after the run
-            assert page.evaluate(FOUND) == [], name
-            assert page.locator("[data-testid=stException]").count() == 0, name
+            for section in sections(page):
+                page.wait_for_timeout(1000)  # figures and fonts, and any beacon, come after the run
+                assert page.evaluate(FOUND) == [], (name, section)
+                assert page.locator("[data-testid=stException]").count() == 0, (name, section)
             page.close()
 
 

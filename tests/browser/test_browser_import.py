@@ -27,6 +27,7 @@ def test_a_log_is_previewed_mapped_imported_and_split(window, tmp_path):
         page.get_by_role("button", name="Import", exact=True).click()
         expect(page.get_by_text(re.compile("Import of desk.csv: finished"))).to_be_visible(timeout=PATIENCE)
         expect(page.get_by_text("No row was left out.")).to_be_visible()
+        page.get_by_role("tab", name="Split and leakage").click()
         page.get_by_role("button", name="Split", exact=True).click()
         expect(page.get_by_text(re.compile("Split of the store: finished"))).to_be_visible(timeout=PATIENCE)
         expect(page.get_by_text(re.compile("No session and no key of the split stands on both sides"))).to_be_visible()

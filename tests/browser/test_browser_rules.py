@@ -31,7 +31,7 @@ def store(tmp_path):
 def test_rules_are_proposed_struck_out_and_saved_and_the_link_keeps_what_was_struck(store, window, tmp_path):
     with server(tmp_path / "home", "--store", str(store)) as url:
         page = window.new_page()
-        page.goto(f"{url}/sessions")
+        page.goto(f"{url}/sessions?section=Rules")
         settled(page)
         page.get_by_role("button", name="Propose rules").click()
         expect(page.get_by_text(re.compile(r"\d+ rules from \d+ training sessions"))).to_be_visible(timeout=60_000)

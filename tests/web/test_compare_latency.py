@@ -49,4 +49,4 @@ def test_nothing_benched_is_an_empty_table(tmp_path):
 @pytest.mark.usefixtures("place", "warm_server")
 def test_the_page_says_whose_bench_is_missing(world):  # noqa: F811
     a_run(world.runs, world.sound, world.snapshot, run_id="20261130T110000Z-0a1b2c3d")
-    assert "no artifact of the run before and after was benched" in words(opened("compare"))
+    assert "no artifact of the run before and after was benched" in words(opened("compare", section="Latency"))

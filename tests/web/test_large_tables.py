@@ -54,6 +54,7 @@ class Counting:
 
     def __init__(self, folder):
         self.folder, self.read = folder, 0
+        self.manifest = {"files": {"report.json": "sha256:0"}}
 
     def table(self, *_):
         self.read += 1

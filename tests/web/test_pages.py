@@ -80,6 +80,51 @@ def test_every_page_opens_on_the_refused_revision(page):
     assert app.sidebar.selectbox(key="revision").value.startswith("sha256:")
 
 
+SECTIONS = {
+    "cache_parity": ("Gaps", "Probes", "Cache identity", "Numerics"),
+    "policies": ("Invalid orders", "Stops and repetition", "Sequences", "Event grammar", "Checks"),
+    "sessions": ("Imports", "Split and leakage", "Variants", "Transitions", "Rules"),
+    "inspector": ("What comes next", "What if", "Whose cache", "Attention"),
+    "compare": ("Sessions that flip", "Paired differences", "Gaps", "Policies", "Latency"),
+}
+
+
+@pytest.fixture(scope="module")
+def twice_audited(tmp_path_factory):
+    world = make_world(tmp_path_factory.mktemp("twice"))
+    a_run(world.runs, world.sound, world.snapshot, run_id="20261130T090000Z-dddddddd")
+    return world
+
+
+@pytest.mark.parametrize(("page", "section"), [(page, name) for page, names in SECTIONS.items() for name in names])
+def test_a_link_opens_each_section_of_a_page_and_no_other(twice_audited, tmp_path, monkeypatch, page, section):
+    settings_for(monkeypatch, tmp_path, twice_audited.store, twice_audited.runs)
+    app = opened(page, section=section, events="1-6-3-4")
+    assert [tab.label for tab in app.tabs] == list(SECTIONS[page])
+    assert [tab.label for tab in app.tabs if len(tab.children)] == [section]
+    assert address(app, "section") == (None if section == SECTIONS[page][0] else section)
+
+
+BY_VALUE = [({"edit": "replace"}, "What if"), ({"other": "1-6-4"}, "Whose cache"), ({"head": "1"}, "Attention")]
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(("value", "section"), BY_VALUE)
+def test_a_link_that_names_an_edit_a_request_or_a_head_opens_its_section(value, section):
+    app = opened("inspector", events="1-6-3-4", **value)
+    assert [tab.label for tab in app.tabs if len(tab.children)] == [section]
+
+
+@pytest.mark.usefixtures("place")
+def test_an_edit_lasts_while_another_section_is_looked_at():
+    app = opened("inspector", events="1-6-3-4", edit="replace", place="1", by="closed", section="Whose cache")
+    assert "the edited prefix" in app.selectbox(key="other").options
+    app.session_state["section"] = "What if"
+    app.run()
+    assert app.selectbox(key="edit").value == "replace"
+    assert "After the edit, event 2" in words(app)
+
+
 @pytest.mark.usefixtures("place")
 def test_the_board_shows_the_refusal_first_and_says_why_in_one_sentence():
     app = opened("board")
@@ -195,9 +240,10 @@ def test_a_broken_link_to_the_inspector_ends_in_words(events):
 def test_the_policies_page_shows_rates_with_bounds_and_filters_its_sequences():
     app = opened("policies")
     assert app.dataframe[0].value["invalid upper"].tolist() == [0.0295, 0.128]
+    app = opened("policies", section="Sequences")
     app.selectbox(key="setting").set_value("greedy without order mask").run()
     app.selectbox(key="only").set_value("wrong").run()
-    assert app.dataframe[1].value["first wrong"].tolist() == ["event 2"]
+    assert app.dataframe[0].value["first wrong"].tolist() == ["event 2"]
     assert address(app, "only") == "wrong"
 
 
