@@ -9,9 +9,11 @@ import threading
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
-_FIRST = (
+FIRST = (
     "pandas",
     "pyarrow.dataset",
     "pyarrow.parquet",
@@ -21,34 +23,24 @@ _FIRST = (
     "auditlib.web.parts_board",
 )
 """What the first page needs."""
-_REST = (
-    "plotly.graph_objects",
-    "auditlib.views.charts",
-    "auditlib.views.charts_policies",
-    "auditlib.views.charts_sessions",
-    "auditlib.web.parts_import",
-    "auditlib.web.parts_rules",
-    "auditlib.web.parts_compare",
-    "auditlib.web.parts_verdict",
-    "auditlib.web.parts_serving",
-    "auditlib.web.parts_rollout",
+TORCH = (
     "auditlib.audits.device",
     "auditlib.audits.inspection",
     "auditlib.audits.subject",
     "auditlib.decoders.revision",
 )
-"""What other pages need, the quick ones first; the last ones load torch, which takes seconds."""
-_WAIT = 6.0
+"""What the inspector needs: torch takes seconds."""
+WAIT = 6.0
 """Seconds after the start before the rest is loaded: whoever opens the first page at once shall not share a core."""
 
 
 @asynccontextmanager
 async def lifespan(app: Any) -> AsyncIterator[None]:  # noqa: ARG001  the server hands itself over
     """Load what the first page needs before the server answers, and the rest a little later, in a thread."""
-    load(_FIRST)
+    load(FIRST)
     _first_use()
-    later = threading.Timer(_WAIT, load, (_REST,))
-    later.daemon = True
+    later = threading.Timer(WAIT, lambda: load((*rooms(), *TORCH)))
+    later.name, later.daemon = "warm-up", True
     later.start()
     yield
     later.cancel()
@@ -62,6 +54,14 @@ def _first_use() -> None:
     pd.DataFrame({"text": ["a", "b"], "number": [1.0, 2.0]}).to_parquet(buffer, index=False)
     frame = pd.read_parquet(buffer)
     frame[frame["text"] == "a"].sort_values("number")
+
+
+def rooms() -> tuple[str, ...]:
+    """Every module that pages are made of."""
+    folders = {room: Path(__file__).parents[1] / room for room in ("views", "web")}
+    return tuple(
+        f"auditlib.{room}.{module.name}" for room, folder in folders.items() for module in iter_modules([str(folder)])
+    )
 
 
 def load(names: tuple[str, ...]) -> None:

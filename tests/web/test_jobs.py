@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 
@@ -148,3 +150,15 @@ def test_closing_stops_what_runs_and_what_waits(tmp_path):
     while registry.state(jobs[0].id).live and time.monotonic() < deadline:
         time.sleep(0.01)
     assert registry.state(jobs[0].id).state == "cancelled"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="priorities of threads are Linux's")
+def test_a_job_steps_back_behind_the_pages(registry):
+    found = []
+
+    def priority():
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    job = registry.submit("key", "title", lambda _: found.append(priority()) or "run x y")
+    assert ended(registry, job.id).state == "done"
+    assert found[0] > priority()
