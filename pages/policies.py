@@ -6,7 +6,8 @@ from auditlib.views import charts_policies
 from auditlib.web import address, kept, parts, parts_board, parts_jobs, parts_policies, shell, tables
 from auditlib.web.text import TERMS
 
-AUDIT, GRAMMAR = "decoding policy", "event grammar"
+AUDIT = "decoding policy"
+GRAMMAR = "event grammar"
 
 here = shell.enter()
 st.title("Policies", help=TERMS["order mask"])

@@ -101,7 +101,7 @@ def test_every_planted_fault_of_the_two_audits_has_a_least_length():
 def test_a_sound_decoder_has_no_counterexample_whatever_the_report_says(audit):
     checks = [check for _, where, check in LEAST if where == audit]
     for check in sorted(set(checks)):
-        subject = subject_of(lambda dtype: Plain(dtype=dtype), sessions=SESSIONS[:3])
+        subject = subject_of(lambda dtype: Plain(dtype=dtype), sessions=SESSIONS[:1])
         assert counterexamples_for(subject, failed(audit, check), seconds=120) == {}
 
 

@@ -37,6 +37,8 @@ def test_rules_are_proposed_struck_out_and_saved_and_the_link_keeps_what_was_str
         expect(page.get_by_text(re.compile(r"\d+ rules from \d+ training sessions"))).to_be_visible(timeout=60_000)
         settled(page)
         boxes = page.get_by_role("checkbox", name=re.compile("held-out session"))
+        expect(boxes.first).to_be_visible(timeout=30_000)
+        settled(page)
         count = boxes.count()
         assert count > 2
         page.get_by_text(re.compile(r"holds in .* of .*broken by")).first.click()

@@ -20,6 +20,7 @@ def test_the_board_shows_the_failed_check_over_the_revisions_and_another_one_by_
     with server(tmp_path / "home", "--store", str(world.store), "--runs", str(world.runs)) as url:
         page = window.new_page()
         page.goto(url)
+        page.get_by_role("tab", name="Trend").click(timeout=60_000)
         expect(page.get_by_role("combobox", name="Check", exact=True)).to_have_value(
             "cache parity: single events", timeout=60_000
         )
