@@ -16,19 +16,21 @@ parts_jobs.audit_buttons(here, AUDIT)
 for audit in (AUDIT, "cache identity", "numerics"):
     parts.audit_head(run, audit)
 about = kept.of_run(run)
-shown, place = address.section("Gaps", "Probes", "Cache identity", "Numerics")
+found = (parts_cases.SECTION,) if parts_cases.of_audit(run, AUDIT) else ()
+shown, place = address.section("Gaps", *found, "Probes", "Cache identity", "Numerics")
 with place:
     if shown == "Gaps":
         parts.figures(run, AUDIT, {name: TERMS[name] for name in ("tolerance", "noise floor")})
         limits = (parts.information(run, AUDIT, "tolerance"), parts.information(run, AUDIT, "noise floor"))
         kept.chart(about, "gap-by-step", lambda: charts.gap_by_step(run.table(AUDIT, "steps"), *limits))
-        parts_cases.counterexamples(here, run, AUDIT)
         st.header("Worst prefixes", help=TERMS["prefix"])
         row = st.container(horizontal=True)
         gaps = tables.gaps_by_size(run)
         gaps = tables.choose_rows(row, gaps, "origin", "Prefixes of", all_first=False)
         gaps = tables.choose_rows(row, gaps, "probe", "Probe")
         tables.prefixes(here, gaps, "gaps", ["gap", "step", "probe", "session_id"], "worst prefix")
+    elif shown == parts_cases.SECTION:
+        parts_cases.counterexamples(here, run, AUDIT)
     elif shown == "Probes":
         st.caption("Each probe appends, pads, drops or reorders in another way that a cache may get wrong.")
         checks = parts.checks_of(run, AUDIT)

@@ -17,7 +17,9 @@ st.caption("Truncation is judged by the size of a change, every other probe by w
 probes = tables.of_run(run, AUDIT, "probes")
 kept.chart(kept.of_run(run), "changes", lambda: charts.changes_by_position(probes))
 
-parts_cases.counterexamples(here, run, AUDIT)
+if parts_cases.of_audit(run, AUDIT):
+    st.header(parts_cases.SECTION)
+    parts_cases.counterexamples(here, run, AUDIT)
 
 st.header("Checks")
 tables.checks(run, [AUDIT], "causality-checks")

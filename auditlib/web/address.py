@@ -5,6 +5,7 @@ A value in the address that we did not put there ourselves came from a link, and
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import streamlit as st
@@ -49,9 +50,15 @@ def choose(
     _follow(name, options, default)
     if not options:
         return None
-    chosen: str = place.selectbox(label, options, key=name, format_func=shown, help=help)
+    chosen: str = place.selectbox(label, options, key=name, format_func=told_apart(options, shown), help=help)
     put(**{name: chosen})
     return chosen
+
+
+def told_apart(options: Sequence[str], shown: Callable[[str], str]) -> Callable[[str], str]:
+    """`shown`, with the end of the option itself where two look the same: the browser answers with what it showed."""
+    seen = Counter(shown(option) for option in options)
+    return lambda option: shown(option) if seen[shown(option)] < 2 else f"{shown(option)} · {option[-8:]}"
 
 
 def section(*names: str, default: str | None = None) -> tuple[str, DeltaGenerator]:

@@ -40,6 +40,12 @@ def cases_of(run: Run, audit: str) -> tuple[ShownCase, ...]:
     )
 
 
+def names_of(run: Run, audit: str) -> list[str]:
+    """Files of an audit's counterexamples, by their names alone."""
+    marked = f"_{audit.replace(' ', '_')}_"
+    return [name for name in run.manifest["files"] if name.startswith(_FOLDER) and marked in name]
+
+
 def content(run: Run, name: str) -> bytes:
     """Bytes of a file that the run's manifest lists; IntegrityError when they are not those that were written."""
     path = run.folder / name

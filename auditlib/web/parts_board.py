@@ -14,7 +14,7 @@ from auditlib.views import trend
 from auditlib.views.summary import headline
 from auditlib.views.text import in_markdown, plural, safe
 from auditlib.views.worst import worst
-from auditlib.web import address, clock, disk, kept, parts_jobs, state
+from auditlib.web import address, clock, disk, kept, parts_cases, parts_jobs, state
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.exports import downloads, named
 from auditlib.web.text import BADGES, MARKS, check_row, short
@@ -154,6 +154,7 @@ def _card_links(here: state.Selection, entry: Entry) -> None:
             icon=":material/search:",
             query_params=state.link(there, events=found.events, session=found.session_id),
         )
+    parts_cases.link_to_first(row, there, entry.run)
     row.page_link("pages/verdict.py", label="Verdict", icon=":material/verified:", query_params=state.link(there))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from auditlib.runs.folder import Run
 from auditlib.views.text import safe
@@ -15,15 +16,32 @@ from auditlib.web.catalogue import Entry
 _MOST_ROWS = 4
 
 
+SECTION = "Counterexamples"
+"""Name of the section that shows them."""
+_PAGES = {"cache parity": "pages/cache_parity.py", "causality": "pages/causality.py"}
+
+
+def of_audit(run: Run, audit: str) -> tuple[cases.ShownCase, ...]:
+    """The smallest failing comparison of each failed check; none where the audit passed."""
+    return kept.made(kept.of_run(run), f"{audit} cases", lambda: cases.cases_of(run, audit))
+
+
+def link_to_first(place: DeltaGenerator, there: state.Selection, run: Run) -> None:
+    """A link to the counterexamples of a run that has some. They are not read here: a damaged one hides nothing else."""
+    page = next((page for audit, page in _PAGES.items() if cases.names_of(run, audit)), None)
+    if page is not None:
+        place.page_link(
+            page,
+            label="Smallest counterexamples",
+            icon=":material/compress:",
+            query_params=state.link(there, section=SECTION),
+        )
+
+
 def counterexamples(here: state.Selection, run: Run, audit: str) -> None:
-    """The smallest failing comparison of each failed check; nothing where the audit passed."""
-    found = kept.made(kept.of_run(run), f"{audit} cases", lambda: cases.cases_of(run, audit))
-    if not found:
-        return
-    st.header(
-        "Smallest counterexamples", help="Shrunk until nothing can be left out: the fewest calls that still fail."
-    )
-    for case in found:
+    """The smallest failing comparison of each failed check, and how to play it again."""
+    st.caption("Shrunk until nothing can be left out: the fewest calls that still fail.")
+    for case in of_audit(run, audit):
         with st.container(border=True):
             st.text(f"{safe(case.check)}: {safe(case.words)}")
             st.code("\n".join(_calls(here.entry, case)), language=None, wrap_lines=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+import streamlit as st
 
 from auditlib.errors import IntegrityError
 from auditlib.runs.folder import write_run
 from auditlib.web.cases import cases_of, content, row_events
+from tests.web.test_pages import opened, settings_for, warm_server, words  # noqa: F401 - a fixture
 from tests.web.world import make_world, tables
 
 FILE = "counterexamples/01_cache_parity_single_events.json"
@@ -64,3 +66,26 @@ def test_an_altered_case_is_not_shown(run):
         cases_of(run, "cache parity")
     with pytest.raises(IntegrityError):
         content(run, FILE)
+
+
+def test_the_board_leads_to_the_counterexamples_and_opens_though_one_is_altered(run, tmp_path, monkeypatch):
+    settings_for(monkeypatch, tmp_path / "home", tmp_path / "store.duckdb", run.folder.parent)
+    links = [one.proto for one in opened("board").get("page_link")]
+    (link,) = [one for one in links if one.label == "Smallest counterexamples"]
+    assert "section=Counterexamples" in link.query_string
+    asked = {"run": "r2", "section": "Counterexamples"}
+    app = opened("cache_parity", **asked)
+    assert [tab.label for tab in app.tabs if len(tab.children)] == ["Counterexamples"]
+    assert "single events: gap 0.86" in words(app)
+    (run.folder / FILE).write_bytes(b"{}")
+    st.cache_resource.clear()
+    assert "Refused for cache parity" in words(opened("board"))
+    assert "audit again" in words(opened("cache_parity", **asked))
+
+
+def test_two_runs_of_one_minute_are_told_apart(run, tmp_path, monkeypatch):
+    settings_for(monkeypatch, tmp_path / "home", tmp_path / "store.duckdb", run.folder.parent)
+    box = opened("board").sidebar.selectbox(key="run")
+    assert sorted(box.options) == ["2026-11-30 10:00 UTC · 0a1b2c3d", "2026-11-30 10:00 UTC · r2"]
+    box.set_value("2026-11-30 10:00 UTC · r2").run()
+    assert "Run r2 of" in words(opened("board", run="r2"))
