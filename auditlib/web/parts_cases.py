@@ -27,7 +27,7 @@ def of_audit(run: Run, audit: str) -> tuple[cases.ShownCase, ...]:
 
 
 def link_to_first(place: DeltaGenerator, there: state.Selection, run: Run) -> None:
-    """A link to the counterexamples of a run that has some. They are not read here: a damaged one hides nothing else."""
+    """A link to the counterexamples of a run that has some; not read here, so that a damaged one hides nothing else."""
     page = next((page for audit, page in _PAGES.items() if cases.names_of(run, audit)), None)
     if page is not None:
         place.page_link(
