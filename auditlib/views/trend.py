@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -34,6 +36,19 @@ def small_lines(checks: pd.DataFrame, snapshot: str) -> dict[tuple[str, str], li
     known = checks[checks["snapshot"] == snapshot].dropna(subset="value")
     found = {key: rows["value"].tolist()[-_SMALL:] for key, rows in known.groupby(["audit", "name"])}
     return {key: values for key, values in found.items() if len(values) > 1}
+
+
+def heights(values: Sequence[float]) -> list[float]:
+    """Bars for a few values: in decades above the smallest where they span more than two, else as they are.
+
+    Drawn as they are, one run with a gap of 1 logit would make every sound one look like nothing at all.
+    """
+    finite = [value if np.isfinite(value) else 0.0 for value in values]
+    positive = [value for value in finite if value > 0]
+    if not positive or min(finite) < 0 or max(positive) <= 100 * min(positive):
+        return finite
+    low = bottom(positive)
+    return [float(np.log10(value / low)) if value > 0 else 0.0 for value in finite]
 
 
 def elsewhere(checks: pd.DataFrame, snapshot: str) -> int:

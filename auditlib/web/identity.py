@@ -90,6 +90,7 @@ def leave(provider: str, page: str, form: Mapping[str, str] | None = None, who: 
 def _ask(page: str, problem: SignInError) -> None:
     """The login: all that somebody sees who is not signed in."""
     st.title("Sign in")
+    st.caption("Prefixgate: may this decoder be released?")
     trouble = st.session_state.pop(_TROUBLE, None)
     if trouble is not None:
         st.error(f"The login cannot start: {in_markdown(trouble, 600)}", icon=":material/error:")
@@ -102,7 +103,7 @@ def _ask(page: str, problem: SignInError) -> None:
     if not names:
         st.error("No identity provider is configured; docs/access.md says how.", icon=":material/lock:")
         return
-    st.text("Reviewers sign in before they see anything. The link that you came by is kept.")
+    st.text("Reviewers sign in before they see anything. Afterwards the link that you came by opens.")
     for name in names:
         label = "Log in" if len(names) == 1 else f"Log in with {in_markdown(name, 40)}"
         st.button(label, key=f"login-{name}", on_click=leave, args=(name, page), type="primary")

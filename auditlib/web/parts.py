@@ -17,7 +17,7 @@ _BADGES = {
     "failed": ("red", ":material/close:"),
     "not measured": ("orange", ":material/question_mark:"),
 }
-_WORDED = 3
+_WORDED = 1
 _LEFT_OUT: Mapping[str, Any] = {"status": "not measured", "checks": [], "problem": "left out"}
 
 
@@ -39,10 +39,10 @@ def audit_head(run: Run, audit: str) -> None:
         st.warning(f"Not measured: {in_markdown(result['problem'], 2000)}", icon=":material/warning:")
     failed = [check for check in result["checks"] if check["status"] == "failed" and not check.get("comparison")]
     if failed:
-        # A cache that is wrong fails a dozen probes at once: three say what it is about.
+        # A cache that is wrong fails a dozen probes at once: the first says what it is about.
         words = [_failed_words(check) for check in failed[:_WORDED]]
         more = [f"and {len(failed) - _WORDED} more, in the table of checks"] if len(failed) > _WORDED else []
-        st.error("\n\n".join([*words, *more]), icon=":material/close:")
+        st.error("; ".join([*words, *more]), icon=":material/close:")
 
 
 def notes(run: Run, audit: str) -> None:

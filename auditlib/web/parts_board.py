@@ -82,7 +82,7 @@ def _check_table(here: state.Selection, run: Run, statuses: tuple[str, ...] | No
     """Checks with one of the statuses as rows of words, each with the values that earlier runs had for it."""
     trends = trend.small_lines(_measured(here), str(run.manifest["snapshot"]["digest"]))
     rows = [
-        check_row(audit, check) | {"earlier runs": trends.get((audit, check["name"]), [])}
+        check_row(audit, check) | {"earlier runs": trend.heights(trends.get((audit, check["name"]), []))}
         for audit, result in run.report["audits"].items()
         for check in result["checks"]
         if statuses is None or check["status"] in statuses
@@ -94,7 +94,9 @@ def _check_table(here: state.Selection, run: Run, statuses: tuple[str, ...] | No
 
 def _draw_checks(frame: pd.DataFrame) -> None:
     column = st.column_config.BarChartColumn(
-        help="Values of this check over all runs on the same snapshot so far, oldest first."
+        help="This check over all runs on the same snapshot so far, oldest first; values that span more than two "
+        "decades stand on a log scale. The section Trend has the numbers.",
+        y_min=0,
     )
     st.dataframe(
         frame, key="checks", hide_index=True, column_config={"earlier runs": column}, alt="Every check of the run"

@@ -120,10 +120,18 @@ def latency(before: Run, after: Run) -> None:
         st.text(f"Nothing to compare: no artifact of the run {lacking} was benched. The page Verdict has the buttons.")
     if len(set(found["machine"])) > 1:
         st.warning("The benches ran on different machines; their times do not compare.", icon=":material/warning:")
-    if len(found):
-        st.caption("Milliseconds on the path that serves. `at most` is the upper bound of the 95th percentile.")
-        name = named(after, f"against-{before.id}-latency")
-        tables.show(found, name, "paired-latency", "Latency before and after", "Nothing was benched.")
+    if found.empty:
+        return
+    st.caption(
+        "Milliseconds on the path that serves. p95: 95 of 100 requests were faster; at most: so few requests allow "
+        "it to be this."
+    )
+    # What is compared comes first, so that a narrow screen shows it without a scroll.
+    first = ["load", "measure", "run", "p95", "at most", "p50", "requests"]
+    shown = tables.shown(found[[*first, *(name for name in found if name not in first)]])
+    columns = dict.fromkeys(("p50", "p95", "at most"), st.column_config.NumberColumn(format="%.1f"))
+    st.dataframe(shown, key="paired-latency", hide_index=True, column_config=columns, alt="Latency before and after")
+    downloads(found, named(after, f"against-{before.id}-latency"), "paired-latency")
 
 
 _NO_RATES = "The decoding policy was not measured in either run."

@@ -17,6 +17,21 @@ from auditlib.views.text import in_markdown, plural, safe
 from auditlib.web import address, clock
 from auditlib.web.text import short
 
+_SIGNED = "This page only looks. The move is made and signed by `python -m auditlib rollout advance`."
+_ARMS = {
+    "stage": "In shadow the fallback answers and the new arm runs beside it; in canary 5, 5 % go to the new arm.",
+    "requests": "Requests that the log has of this arm in this stage.",
+    "whole": "Of these, rows that lack nothing: only they count towards the sample.",
+    "invalid": "Answers that break the event order.",
+    "errors": "Requests without an answer.",
+    "slow": "Requests slower than the fallback's 95th percentile in the shadow stage.",
+    "compared": "New answers that were compared with the full prefix path.",
+    "differ": "Answers that differ by more than a near tie: one of them rolls the rollout back.",
+    "ties": "Answers that differ by a near tie only, which is no harm.",
+}
+_COUNTED = ("compared", "differ", "ties")
+"""Columns of counts that are texts, because the fallback has none."""
+
 
 def choose(found: Mapping[str, Path]) -> Path:
     """The rollout that is looked at; without any, words that say how one begins, and the page ends here."""
@@ -54,10 +69,12 @@ def coming(decision: Decision) -> None:
         "roll back": "Next: roll back.",
     }[decision.action]
     kind = {"promote": st.success, "hold": st.info, "pause": st.warning, "roll back": st.error}[decision.action]
-    kind("\n\n".join([words, *(in_markdown(reason, 500) for reason in decision.reasons)]))
+    kind("\n\n".join([words, *(in_markdown(_sentence(reason), 500) for reason in decision.reasons)]))
+    if decision.action != "hold":
+        st.caption(_SIGNED)
     if not decision.needed:
         return
-    st.subheader("Sample")
+    st.subheader("Sample", help="What this stage must have seen before it may be left, whatever was seen so far.")
     for need in decision.needed:
         _need(need)
 
@@ -67,7 +84,11 @@ def arms(table: pd.DataFrame) -> None:
     if table.empty:
         st.text("No row of the log counts yet.")
         return
-    st.dataframe(table, key="arms", hide_index=True, alt="Rows of each arm by stage")
+    columns = {
+        name: st.column_config.Column(help=meaning, alignment="right" if name in _COUNTED else None)
+        for name, meaning in _ARMS.items()
+    }
+    st.dataframe(table, key="arms", hide_index=True, column_config=columns, alt="Rows of each arm by stage")
 
 
 def faults(log: LiveLog, found: Mapping[str, int]) -> None:
@@ -84,13 +105,17 @@ def moves(chain: Chain) -> None:
     """Every signed move, newest first."""
     rows = [
         {
-            "when": clock.when(move.time.isoformat()), "move": move.kind, "to": safe(move.to), "by": safe(person),
-            "on": move.by, "words": safe(move.comment or "; ".join(move.reasons or _documents(move)), 300),
+            "when": clock.when(move.time.isoformat()), "to": safe(move.to), "move": move.kind,
+            "signed by": safe(person), "decided by": move.by,
+            "why": safe(move.comment or "; ".join(move.reasons or _documents(move)), 300),
         }
         for move, person in zip(chain.moves, chain.people, strict=True)
     ]  # fmt: skip
     st.dataframe(pd.DataFrame(rows[::-1]), key="moves", hide_index=True, alt="Signed moves of the rollout")
-    st.caption(f"Artifact {short(chain.standing.artifact)}, plan {short(chain.plan.digest)}, head {safe(chain.head)}")
+    st.caption(
+        f"Artifact {short(chain.standing.artifact)}, plan {short(chain.plan.digest)}. Head of the chain, to be noted "
+        f"somewhere else because it tells a chain that was cut off: {safe(chain.head)}"
+    )
 
 
 def _documents(move: Transition) -> list[str]:
@@ -101,4 +126,12 @@ def _need(need: Need) -> None:
     share = min(1.0, need.have / need.need) if need.need else 1.0
     missing = max(0, need.need - need.have)
     rest = "enough" if not missing else f"{missing:,} more"
-    st.progress(share, text=f"{safe(need.what)}: {need.have:,} of {need.need:,}, {rest}")
+    st.progress(share, text=f"{safe(_capital(need.what))}: {need.have:,}, at least {need.need:,} needed: {rest}")
+
+
+def _sentence(words: str) -> str:
+    return f"{_capital(words)}."
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]

@@ -81,3 +81,18 @@ def test_the_runs_own_table_is_what_is_drawn(tmp_path):
     found = trend.of_check(checks_of_all_runs(world.runs), "cache parity", "single events")
     assert found["value"].tolist() == [0.0, 0.31]
     assert [trace.name for trace in trend.over_runs(found, world.snapshot, "t").data] == ["passed", "failed", "limit"]
+
+
+@pytest.mark.parametrize(
+    ("values", "bars"),
+    [
+        ([], []),
+        ([0.0, 0.0], [0.0, 0.0]),
+        ([1.0, 3.0, 2.0], [1.0, 3.0, 2.0]),
+        ([1e-6, 0.0, 10.0], [1.0, 0.0, 8.0]),
+        ([-0.5, 100.0, 0.001], [-0.5, 100.0, 0.001]),
+        ([float("nan"), 2.0], [0.0, 2.0]),
+    ],
+)
+def test_bars_of_values_that_span_decades_stand_on_a_log_scale(values, bars):
+    assert trend.heights(values) == pytest.approx(bars)
