@@ -27,6 +27,7 @@ else:
     st.header(
         "Evidence", help="An e-value that a harmless new arm raises to the limit with a chance below alpha, ever."
     )
+    st.caption("Near 1 or below, nothing speaks against the new arm. A line at the dashed limit stops the rollout.")
     st.plotly_chart(charts_rollout.evidence(rollout_facts.history(found), found.chain.plan.threshold), key="evidence")
     st.header("The log itself")
     parts_rollout.faults(found.log, found.evidence.faults)

@@ -22,12 +22,12 @@ _ARMS = {
     "stage": "In shadow the fallback answers and the new arm runs beside it; in canary 5, 5 % go to the new arm.",
     "requests": "Requests that the log has of this arm in this stage.",
     "whole": "Of these, rows that lack nothing: only they count towards the sample.",
-    "invalid": "Answers that break the event order.",
-    "errors": "Requests without an answer.",
-    "slow": "Requests slower than the fallback's 95th percentile in the shadow stage.",
+    "invalid": "Units with an answer that breaks the event order.",
+    "errors": "Units with a request that nothing answered.",
+    "slow": "Units with a request slower than the fallback's 95th percentile in the shadow stage.",
     "compared": "New answers that were compared with the full prefix path.",
-    "differ": "Answers that differ by more than a near tie: one of them rolls the rollout back.",
-    "ties": "Answers that differ by a near tie only, which is no harm.",
+    "differ": "Compared answers that differ by more than a near tie: one of them rolls the rollout back.",
+    "ties": "Compared answers that differ by a near tie only, which is no harm.",
 }
 _COUNTED = ("compared", "differ", "ties")
 """Columns of counts that are texts, because the fallback has none."""
