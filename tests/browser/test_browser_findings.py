@@ -36,8 +36,9 @@ def desk(tmp_path_factory):
 
 def leaky_run(world):
     bad = {"causality: exhaustive next event": 7.0}
-    plain = a_run(world.runs, world.sound, world.snapshot, run_id="20261130T090000Z-aaaaaaaa", bad=bad)
-    own = {"run": "20261130T080000Z-bbbbbbbb", "created": "2026-11-30T08:00:00+00:00"}
+    plain = a_run(world.runs, world.sound, world.snapshot, run_id="20261130T090030Z-aaaaaaaa", bad=bad)
+    # of the same minute as the newer run: what a reviewer followed must not become the other one
+    own = {"run": "20261130T090010Z-bbbbbbbb", "created": "2026-11-30T09:00:10.000+00:00"}
     manifest = {**json.loads(json.dumps(plain.manifest)), **own}
     manifest.pop("files")
     check = self_check()
