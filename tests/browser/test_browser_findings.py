@@ -25,7 +25,7 @@ SEEN, ALSO_SEEN, MISSED = FAULTS[:3]
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory):
-    """(address, world, an older run of the sound revision: it leaks and missed a fault), with a rollout beside them."""
+    """(address, world, a run of the sound revision: it leaks and missed a fault), with a rollout beside them."""
     root = tmp_path_factory.mktemp("findings")
     world = make_world(root / "world")
     leaky = leaky_run(world)
@@ -37,8 +37,8 @@ def desk(tmp_path_factory):
 def leaky_run(world):
     bad = {"causality: exhaustive next event": 7.0}
     plain = a_run(world.runs, world.sound, world.snapshot, run_id="20261130T090030Z-aaaaaaaa", bad=bad)
-    # of the same minute as the newer run: what a reviewer followed must not become the other one
-    own = {"run": "20261130T090010Z-bbbbbbbb", "created": "2026-11-30T09:00:10.000+00:00"}
+    # of the same minute as the older run: the one that a reviewer follows must not become the other
+    own = {"run": "20261130T090050Z-bbbbbbbb", "created": "2026-11-30T09:00:50.000+00:00"}
     manifest = {**json.loads(json.dumps(plain.manifest)), **own}
     manifest.pop("files")
     check = self_check()
