@@ -12,6 +12,7 @@ here = shell.enter()
 st.title("Cache parity", help=TERMS["gap"])
 st.caption("After every appended event, does the cached path give the logits of the whole prefix run alone?")
 run = parts.need_run(here, AUDIT)
+parts.shown_run(here, run)
 parts_jobs.audit_buttons(here, AUDIT)
 for audit in (AUDIT, "cache identity", "numerics"):
     parts.audit_head(run, audit)

@@ -17,7 +17,7 @@ shown, place = address.section("Sessions that flip", "Paired differences", "Gaps
 with place:
     if shown == "Sessions that flip":
         st.caption("Good in one run and not in the other: within tolerance, valid, or right.")
-        parts_compare.flips(here, before, after, found.flips)
+        parts_compare.flips(here, before, after, found)
     elif shown == "Paired differences":
         st.caption("Each session is compared with itself, so that what is hard for both cancels out.")
         kept.chart(about, "differences-chart", lambda: charts_compare.differences(found.differences))

@@ -16,6 +16,7 @@ st.caption(
     "Each setting is measured with and without the order mask; only proposed settings count."
 )
 run = parts.need_run(here, AUDIT)
+parts.shown_run(here, run)
 parts_jobs.audit_buttons(here, AUDIT)
 parts_board.decision(run)
 for audit in (AUDIT, GRAMMAR):

@@ -10,6 +10,7 @@ here = shell.enter()
 st.title("Self-check", help="Faults of publicly reported kinds are planted in the decoder under audit, one at a time.")
 st.caption("Would the audits have seen a fault in this decoder? Only the check that claims to see a fault is asked.")
 run = parts.need_run(here)
+parts.shown_run(here, run)
 parts_jobs.audit_buttons(here, None)
 found = run.report.get("self_check") or {"ran": False}
 if not found["ran"]:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from auditlib.runs.folder import Run
 from auditlib.views.text import in_markdown, number, safe
-from auditlib.web import parts_jobs, state
+from auditlib.web import clock, parts_jobs, state
 
 _BADGES = {
     "passed": ("green", ":material/check:"),
@@ -28,6 +28,16 @@ def need_run(here: state.Selection, audit: str | None = None) -> Run:
         parts_jobs.audit_buttons(here, audit)
         st.stop()
     return here.run
+
+
+def shown_run(here: state.Selection, run: Run) -> None:
+    """Whose run this page shows, and whether a newer one speaks for the revision: a phone shows no sidebar."""
+    made, says = clock.when(run.manifest["created"]), "approved" if run.approved else "refused"
+    words = f"{in_markdown(run.report['revision_name'], 80)}, run of {made}: {says}."
+    newest = here.entry.run if here.entry else None
+    if newest is not None and newest.id != run.id:
+        words += f" Another run speaks for the revision, that of {clock.when(newest.manifest['created'])}."
+    st.caption(words)
 
 
 def audit_head(run: Run, audit: str) -> None:

@@ -46,7 +46,7 @@ def decision(run: Run) -> None:
     for name, answer in (("cache acceleration", said["cache_acceleration"]), *_proposed(said)):
         colour, icon = _DECISION.get(answer, _DECISION["blocked"])
         row.badge(f"{in_markdown(name, 60)}: {answer}", color=colour, icon=icon)  # type: ignore[arg-type]
-    st.caption(f"Falls back to: {in_markdown(said['fallback'], 80)}")
+    st.caption(f"What is blocked falls back to: {in_markdown(said['fallback'], 80)}")
 
 
 def chosen_title(here: state.Selection) -> str:

@@ -52,12 +52,18 @@ def head(before: Run, after: Run, agreed: Terms) -> None:
         st.warning(in_markdown(f"{words[:1].upper()}{words[1:]}."), icon=":material/info:")
 
 
-def flips(here: state.Selection, before: Run, after: Run, found: pd.DataFrame) -> None:
+def flips(here: state.Selection, before: Run, after: Run, pairing: Pairing) -> None:
     """Sessions that are good in one run and not in the other; each opens in the inspector under the run that fails."""
+    found, paired = pairing.flips, len(pairing.gaps) + len(pairing.answers)
+    if not paired:
+        st.info("Nothing was paired: the two runs measured no session in common, so nothing can be said of flips.")
+        return
     worse, better = (int((found["change"] == change).sum()) for change in ("worse", "better"))
     if found.empty:
         st.success(
-            "No session flips: whatever was good before is good after, and the reverse.", icon=":material/check:"
+            f"No session flips, in {plural(paired, 'comparison')}: whatever was good before is good after, and the "
+            "reverse.",
+            icon=":material/check:",
         )
         return
     st.text(f"{plural(worse, 'flip')} for the worse, {plural(better, 'flip')} for the better.")

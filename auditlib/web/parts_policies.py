@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 import streamlit as st
 
@@ -20,6 +22,7 @@ _PERCENT = (
     "accuracy",
     "similarity",
 )
+_IN_FRONT = ("setting", "invalid_rate", "invalid_upper")
 _COLUMNS = ("session_id", "hypothesis", "stop", "forced", "score", "first_wrong", "rules")
 _SHOWN = {"all": "all", "wrong": "with a wrong event", "capped": "capped or out of context"}
 
@@ -37,9 +40,14 @@ def _draw_rates(rates: pd.DataFrame) -> None:
     shares = {
         name.replace("_", " "): st.column_config.NumberColumn(format="percent") for name in _PERCENT if name in rates
     }
-    st.dataframe(
-        tables.shown(rates), key="rates", hide_index=True, column_config=shares, alt="Rates of every decoding setting"
-    )
+    alt = "Rates of every decoding setting"
+    shown = tables.shown(rates[_first(rates.columns)])
+    st.dataframe(shown, key="rates", hide_index=True, column_config=shares, alt=alt)
+
+
+def _first(columns: Iterable[str]) -> list[str]:
+    """The columns with what is asked first in front: a phone shows three."""
+    return sorted(columns, key=lambda name: _IN_FRONT.index(name) if name in _IN_FRONT else len(_IN_FRONT))
 
 
 def sequences(here: state.Selection, found: pd.DataFrame) -> None:

@@ -143,4 +143,4 @@ def _revision_label(entry: Entry) -> str:
 
 def _run_label(run: Run) -> str:
     part = "" if complete(run) else f" · only {safe(', '.join(run.manifest['audits']), 60)}"
-    return f"{clock.when(run.manifest['created'])}{part}"
+    return f"{clock.when(run.manifest['created'])} · {'approved' if run.approved else 'refused'}{part}"

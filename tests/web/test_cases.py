@@ -86,6 +86,6 @@ def test_the_board_leads_to_the_counterexamples_and_opens_though_one_is_altered(
 def test_two_runs_of_one_minute_are_told_apart(run, tmp_path, monkeypatch):
     settings_for(monkeypatch, tmp_path / "home", tmp_path / "store.duckdb", run.folder.parent)
     box = opened("board").sidebar.selectbox(key="run")
-    assert sorted(box.options) == ["2026-11-30 10:00 UTC · 0a1b2c3d", "2026-11-30 10:00 UTC · r2"]
-    box.set_value("2026-11-30 10:00 UTC · r2").run()
+    assert sorted(box.options) == ["2026-11-30 10:00 UTC · refused · 0a1b2c3d", "2026-11-30 10:00 UTC · refused · r2"]
+    box.set_value("2026-11-30 10:00 UTC · refused · r2").run()
     assert "Run r2 of" in words(opened("board", run="r2"))
