@@ -175,6 +175,10 @@ def _show(status: str) -> Callable[[Page], None]:
     return lambda page: page.get_by_role("radio", name=status, exact=True).click()
 
 
+def _tab(section: str) -> Callable[[Page], None]:
+    return lambda page: page.get_by_role("tab", name=section, exact=True).click()
+
+
 def _step(key: str) -> Callable[[Page], None]:
     def act(page: Page) -> None:
         page.get_by_role("slider").first.focus()
@@ -185,7 +189,11 @@ def _step(key: str) -> Callable[[Page], None]:
 
 ACTIONS = {
     "Release board": {"show failed checks": _show("failed"), "show all checks": _show("all")},
-    "Prefix inspector": {"step back": _step("ArrowLeft"), "step on": _step("ArrowRight")},
+    "Prefix inspector": {
+        "open What comes next": _tab("What comes next"),
+        "step back": _step("ArrowLeft"),
+        "step on": _step("ArrowRight"),
+    },
 }
 
 

@@ -18,13 +18,14 @@ for audit in (AUDIT, "cache identity", "numerics"):
     parts.audit_head(run, audit)
 about = kept.of_run(run)
 found = (parts_cases.SECTION,) if parts_cases.of_audit(run, AUDIT) else ()
-shown, place = address.section("Gaps", *found, "Probes", "Cache identity", "Numerics")
+shown, place = address.section("Gaps", "Worst prefixes", *found, "Probes", "Cache identity", "Numerics")
 with place:
     if shown == "Gaps":
         parts.figures(run, AUDIT, {name: TERMS[name] for name in ("tolerance", "noise floor")})
         limits = (parts.information(run, AUDIT, "tolerance"), parts.information(run, AUDIT, "noise floor"))
         kept.chart(about, "gap-by-step", lambda: charts.gap_by_step(run.table(AUDIT, "steps"), *limits))
-        st.header("Worst prefixes", help=TERMS["prefix"])
+    elif shown == "Worst prefixes":
+        st.caption(TERMS["prefix"])
         row = st.container(horizontal=True)
         gaps = tables.gaps_by_size(run)
         gaps = tables.choose_rows(row, gaps, "origin", "Prefixes of", all_first=False)

@@ -31,11 +31,12 @@ tolerance = parts.information(here.run, "cache parity", "tolerance") if here.run
 
 parts_inspector.describe(prefix, seen)
 parts_inspector.verdict_on(seen, tolerance)
-kept.chart(f"{seen.about} {tolerance}", "gap-along", lambda: charts_inspector.gap_along(seen.steps, tolerance))
-parts_inspector.steps_table(seen, tolerance)
 shown, place = parts_inspector.section()
 with place:
-    if shown == "What comes next":
+    if shown == "Gaps":
+        kept.chart(f"{seen.about} {tolerance}", "gap-along", lambda: charts_inspector.gap_along(seen.steps, tolerance))
+        parts_inspector.steps_table(seen, tolerance)
+    elif shown == "What comes next":
         step = parts_inspector.choose_step(prefix, seen.names)
         follows = seen.next_events(step)
         kept.chart(f"{seen.about} {step}", "next-events", lambda: charts_inspector.next_events(follows))

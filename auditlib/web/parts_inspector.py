@@ -15,15 +15,21 @@ from auditlib.web.inspection import Seen
 from auditlib.web.parts_prefix import show
 from auditlib.web.prefix_choice import Prefix
 
-_NEXT = "What comes next"
-_BY_LINK = {"edit": "What if", "other": "Whose cache", "head": "Attention", "layer": "Attention"}
+_FIRST = "Gaps"
+_BY_LINK = {
+    "step": "What comes next",
+    "edit": "What if",
+    "other": "Whose cache",
+    "head": "Attention",
+    "layer": "Attention",
+}
 """Section of the page that a value in the address belongs to."""
 
 
 def section() -> tuple[str, DeltaGenerator]:
     """The open section and its place; a link that names an edit, a request or a head opens theirs."""
     linked = (name for value, name in _BY_LINK.items() if address.value(value) not in (None, "none"))
-    return address.section(_NEXT, *dict.fromkeys(_BY_LINK.values()), default=next(linked, _NEXT))
+    return address.section(_FIRST, *dict.fromkeys(_BY_LINK.values()), default=next(linked, _FIRST))
 
 
 def describe(prefix: Prefix, seen: Seen) -> None:

@@ -40,7 +40,7 @@ def test_a_deep_link_on_a_fresh_server_passes_through_the_shell(world, window, t
 
 def test_a_copied_link_shows_another_person_the_very_same_prefix_and_step(served, world, window):
     page = window.new_page()
-    page.goto(f"{served}/inspector?revision={world.faulty.digest}&events=1-6-3-4")
+    page.goto(f"{served}/inspector?revision={world.faulty.digest}&events=1-6-3-4&section=What comes next")
     expect(page.get_by_text("<start> → opened → assigned → closed")).to_be_visible(timeout=60_000)
     settled(page)
     page.get_by_role("slider").focus()

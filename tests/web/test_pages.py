@@ -81,10 +81,10 @@ def test_every_page_opens_on_the_refused_revision(page):
 
 
 SECTIONS = {
-    "cache_parity": ("Gaps", "Probes", "Cache identity", "Numerics"),
+    "cache_parity": ("Gaps", "Worst prefixes", "Probes", "Cache identity", "Numerics"),
     "policies": ("Invalid orders", "Stops and repetition", "Sequences", "Event grammar", "Checks"),
     "sessions": ("Imports", "Split and leakage", "Variants", "Transitions", "Rules"),
-    "inspector": ("What comes next", "What if", "Whose cache", "Attention"),
+    "inspector": ("Gaps", "What comes next", "What if", "Whose cache", "Attention"),
     "compare": ("Sessions that flip", "Paired differences", "Gaps", "Policies", "Latency"),
 }
 
@@ -105,7 +105,12 @@ def test_a_link_opens_each_section_of_a_page_and_no_other(twice_audited, tmp_pat
     assert address(app, "section") == (None if section == SECTIONS[page][0] else section)
 
 
-BY_VALUE = [({"edit": "replace"}, "What if"), ({"other": "1-6-4"}, "Whose cache"), ({"head": "1"}, "Attention")]
+BY_VALUE = [
+    ({"step": "2"}, "What comes next"),
+    ({"edit": "replace"}, "What if"),
+    ({"other": "1-6-4"}, "Whose cache"),
+    ({"head": "1"}, "Attention"),
+]
 
 
 @pytest.mark.usefixtures("place")
@@ -171,7 +176,7 @@ def test_the_choice_made_in_the_sidebar_stands_in_the_address_and_lasts_over_pag
 
 @pytest.mark.usefixtures("place")
 def test_the_worst_prefix_is_linked_with_all_that_the_inspector_needs():
-    app = opened("cache_parity")
+    app = opened("cache_parity", section="Worst prefixes")
     frame = app.dataframe[0].value
     assert frame.iloc[0]["gap"] == pytest.approx(0.31)
     assert "assigned → closed" in frame.iloc[0]["events"]
@@ -199,7 +204,7 @@ def test_the_two_paths_of_the_sound_revision_agree(world):
 
 @pytest.mark.usefixtures("place")
 def test_events_are_appended_by_hand_and_the_link_follows():
-    app = opened("inspector", events="1-6")
+    app = opened("inspector", events="1-6", section="What comes next")
     legal = [button for button in app.button if str(button.key).startswith("append-")]
     event = legal[0].key.removeprefix("append-")
     legal[0].click().run()
@@ -220,7 +225,7 @@ def test_events_are_pasted_by_name_and_a_wrong_name_is_told():
 
 @pytest.mark.usefixtures("place")
 def test_a_held_out_session_is_chosen_and_stepped_through():
-    app = opened("inspector")
+    app = opened("inspector", section="What comes next")
     box = app.selectbox(key="pick-session")
     box.set_value(box.options[0].split(" · ")[0]).run()
     assert address(app, "session")
