@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from auditlib.runs.folder import Run
@@ -43,7 +42,7 @@ def drawn(about: str, name: str, draw: Callable[[], T]) -> T:
     return found
 
 
-def chart(about: str, key: str, make: Callable[[], go.Figure]) -> None:
+def chart(about: str, key: str, make: Callable[[], Any]) -> None:
     """The chart that `make` gives, kept under `about` and its own key."""
     drawn(about, key, lambda: st.plotly_chart(make(), key=key) and None)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -13,7 +14,7 @@ from auditlib.runs.folder import Run, checks_of_all_runs
 from auditlib.views import trend
 from auditlib.views.summary import headline
 from auditlib.views.text import in_markdown, plural, safe
-from auditlib.views.worst import worst
+from auditlib.views.worst import Worst, worst
 from auditlib.web import address, clock, disk, kept, parts_cases, parts_jobs, state
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.exports import downloads, named
@@ -69,7 +70,7 @@ def all_checks(here: state.Selection, run: Run) -> None:
     """Every check of the run with the values that earlier runs of any revision had for it."""
     chosen = st.segmented_control("Show", list(_STATUS), default="all", required=True, key="show")
     statuses = _STATUS[chosen or "all"]
-    about = f"{_names(here)} {kept.of_run(run)} {chosen}"
+    about = f"{_names(here.entries)} {kept.of_run(run)} {chosen}"
     frame = kept.made(about, "checks", lambda: _check_table(here, run, statuses))
     if frame.empty:
         st.text(f"No check is {chosen}.")
@@ -112,7 +113,7 @@ def trend_of_a_check(here: state.Selection, run: Run) -> None:
         return
     earlier, snapshot = _measured(here), str(run.manifest["snapshot"]["digest"])
     found = trend.of_check(earlier, *options[chosen])
-    about = f"{_names(here)} {snapshot} {chosen}"
+    about = f"{_names(here.entries)} {snapshot} {chosen}"
     kept.chart(about, "trend", lambda: trend.over_runs(found, snapshot, chosen))
     others = trend.elsewhere(found, snapshot)
     if others:
@@ -147,8 +148,7 @@ def _card_links(here: state.Selection, entry: Entry) -> None:
         if entry != here.entry and entry.folder is not None and here.snapshot is not None:
             parts_jobs.run_all_button(there, row, f"run-{entry.digest}")
         return
-    shown = entry.run
-    found = kept.made(kept.of_run(shown), "worst", lambda: worst(shown))
+    found = _worst(entry.run)
     if found is not None:
         row.page_link(
             "pages/inspector.py",
@@ -166,14 +166,32 @@ def _by_urgency(run: Run) -> list[tuple[str, Mapping[str, Any]]]:
     return sorted(found, key=lambda pair: pair[1]["status"] == "passed" or bool(pair[1].get("comparison")))
 
 
+def read_ahead(where: state.Places) -> None:
+    """Read what the board shows of the runs that are there now, before anybody asks for it."""
+    found, _ = disk.catalogue(where.store, where.runs)
+    disk.snapshots(where.store)
+    for entry in found:
+        if entry.run is not None:
+            _worst(entry.run)
+    _checks_of(found, where.runs)
+
+
+def _worst(run: Run) -> Worst | None:
+    return kept.made(kept.of_run(run), "worst", lambda: worst(run))
+
+
 def _measured(here: state.Selection) -> pd.DataFrame:
     """Every check of every run that the board knows."""
-    return kept.made(_names(here), "checks of all runs", lambda: checks_of_all_runs(here.places.runs))
+    return _checks_of(here.entries, here.places.runs)
 
 
-def _names(here: state.Selection) -> str:
+def _checks_of(found: Sequence[Entry], runs: Path) -> pd.DataFrame:
+    return kept.made(_names(found), "checks of all runs", lambda: checks_of_all_runs(runs))
+
+
+def _names(found: Sequence[Entry]) -> str:
     """What names all runs that the board knows. Runs never change: their names say which are in a table of all."""
-    return kept.of_run(*sorted((run for entry in here.entries for run in entry.runs), key=lambda run: run.id))
+    return kept.of_run(*sorted((run for entry in found for run in entry.runs), key=lambda run: run.id))
 
 
 def _proposed(said: Mapping[str, Any]) -> list[tuple[str, str]]:

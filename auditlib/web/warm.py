@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -39,6 +39,7 @@ async def lifespan(app: Any) -> AsyncIterator[None]:  # noqa: ARG001  the server
     """Load what the first page needs before the server answers, and the rest a little later, in a thread."""
     load(FIRST)
     _first_use()
+    _first_page()
     later = threading.Timer(WAIT, lambda: load((*rooms(), *TORCH)))
     later.name, later.daemon = "warm-up", True
     later.start()
@@ -54,6 +55,17 @@ def _first_use() -> None:
     pd.DataFrame({"text": ["a", "b"], "number": [1.0, 2.0]}).to_parquet(buffer, index=False)
     frame = pd.read_parquet(buffer)
     frame[frame["text"] == "a"].sort_values("number")
+
+
+def _first_page() -> None:
+    """Read what the board shows; where that fails, the board itself says why."""
+    from auditlib.errors import PrefixgateError  # noqa: PLC0415
+    from auditlib.web import parts_board, state  # noqa: PLC0415
+
+    where = state.places()
+    if where is not None:
+        with suppress(PrefixgateError, OSError):
+            parts_board.read_ahead(where)
 
 
 def rooms() -> tuple[str, ...]:
