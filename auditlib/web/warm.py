@@ -13,6 +13,8 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
+from auditlib.web import prompt
+
 FIRST = (
     "pandas",
     "pyarrow.dataset",
@@ -37,6 +39,7 @@ WAIT = 6.0
 @asynccontextmanager
 async def lifespan(app: Any) -> AsyncIterator[None]:  # noqa: ARG001  the server hands itself over
     """Load what the first page needs before the server answers, and the rest a little later, in a thread."""
+    prompt.send_at_once()
     load(FIRST)
     _first_use()
     _first_page()
