@@ -32,7 +32,7 @@ def send_at_once() -> int:
 
 def _listening() -> Iterator[socket.socket]:
     """Listening TCP sockets, each through a descriptor of its own that is closed afterwards."""
-    for name in os.listdir(_OPEN) if _OPEN.is_dir() else ():
+    for name in [entry.name for entry in _OPEN.iterdir()] if _OPEN.is_dir() else ():
         # What is listed may be closed meanwhile, and the listing itself always is.
         with suppress(OSError):
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):

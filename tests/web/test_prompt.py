@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,9 +50,9 @@ def test_nothing_is_left_open_and_other_descriptors_are_let_be(bound, tmp_path):
     with (tmp_path / "file").open("w"), socket.socket(socket.AF_UNIX) as local, socket.socket(type=socket.SOCK_DGRAM):
         local.bind(str(tmp_path / "socket"))
         local.listen()
-        before = sorted(os.listdir("/dev/fd"))
+        before = sorted(Path("/dev/fd").iterdir())
         prompt.send_at_once()
-        assert sorted(os.listdir("/dev/fd")) == before
+        assert sorted(Path("/dev/fd").iterdir()) == before
     assert bound.fileno() >= 0
 
 
