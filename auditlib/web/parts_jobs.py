@@ -78,7 +78,7 @@ def _start_audits(here: state.Selection, audits: tuple[str, ...] | None) -> None
 def _live_panel(job: JobState) -> None:
     """Progress that refreshes itself; one rerun of the whole page when the job ends."""
 
-    @st.fragment(run_every=1.0)
+    @st.fragment(run_every=2.0)
     def panel() -> None:
         now = state.registry().state(job.id)
         # The panel reruns alone; the page around it only once, when there is something new to show.

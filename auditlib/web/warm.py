@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import sys
@@ -43,11 +44,27 @@ async def lifespan(app: Any) -> AsyncIterator[None]:  # noqa: ARG001  the server
     load(FIRST)
     _first_use()
     _first_page()
-    later = threading.Timer(WAIT, lambda: load((*rooms(), *TORCH)))
+    _settle()
+    later = threading.Timer(WAIT, _load_the_rest)
     later.name, later.daemon = "warm-up", True
     later.start()
     yield
     later.cancel()
+
+
+def _load_the_rest() -> None:
+    load((*rooms(), *TORCH))
+    _settle()
+
+
+def _settle() -> None:
+    """Tell the collector that what is loaded now stays.
+
+    Streamlit collects after every run of a page, and going through all of torch and pandas takes 0.1 s each time, in
+    which no thread can send an answer.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _first_use() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
@@ -55,6 +56,16 @@ def test_a_server_that_ends_at_once_does_not_go_on_loading(monkeypatch):
 
     asyncio.run(live())
     assert loaded == [()]
+
+
+def test_the_collector_leaves_alone_what_is_loaded_ahead(monkeypatch):
+    monkeypatch.setattr(warm, "load", lambda _: None)
+    gc.unfreeze()
+    try:
+        warm._load_the_rest()
+        assert gc.get_freeze_count() > 10_000
+    finally:
+        gc.unfreeze()
 
 
 def test_a_library_that_is_missing_is_told_and_the_others_are_loaded(capsys):
