@@ -5,8 +5,9 @@ it there; then it prints the time to the first page of a fresh server and the 95
 audit, once on a quiet server and once while an audit runs. `--json FILE` writes the same as JSON.
 
 A click is timed inside the browser: from the press of the button or key until the whole page is drawn, what lies below
-the window included. Drawn means: the server's run is over, nothing is marked as out of date or still loading, every
-chart has its picture and every table its canvas, and two more frames have been painted.
+the window included. Drawn means: the server has answered and its run is over, nothing is marked as out of date or still
+loading, every chart has its picture and every table its canvas, nothing changes for three frames, and the first of them
+has been painted.
 """
 
 from __future__ import annotations
@@ -62,31 +63,37 @@ _CLOCK = """(() => {
   const drawn = title => over() && titled(title)
     && !document.querySelector('[data-stale=true], [data-testid=stSkeleton]')
     && all('[data-testid=stPlotlyChart]', '.main-svg') && all('[data-testid=stDataFrame]', 'canvas');
-  const clock = window.waited = { begun: null, ran: false, took: null };
+  const clock = window.waited = { begun: null, heard: false, moved: 0, took: null };
+  const Native = window.WebSocket;
+  window.WebSocket = class extends Native {
+    constructor(...rest) {
+      super(...rest);
+      this.addEventListener('message', () => { clock.heard ||= clock.begun !== null; });
+    }
+  };
   for (const kind of ['pointerdown', 'keydown'])
     document.addEventListener(kind, event => { clock.begun ??= event.timeStamp; }, true);
-  clock.arm = title => {
-    // Another page is there when its title is; on the same page, the server's run must have been seen.
-    Object.assign(clock, { begun: null, ran: !titled(title), took: null });
-    const watch = new MutationObserver(() => { clock.ran ||= clock.begun !== null && !over(); });
-    watch.observe(app(), { attributes: true, attributeFilter: ['data-test-script-state'] });
-    let frames = 0;
+  const until = (title, heard) => {
+    const watch = new MutationObserver(() => { clock.moved = performance.now(); });
+    watch.observe(document.body, { attributes: true, characterData: true, childList: true, subtree: true });
+    let frames = 0, looked = performance.now(), painted = 0;
     const look = () => {
-      frames = clock.ran && drawn(title) ? frames + 1 : 0;
+      frames = heard() && drawn(title) && clock.moved < looked ? frames + 1 : 0;
+      looked = performance.now();
+      if (frames === 2) painted = looked;
       if (frames < 3) return requestAnimationFrame(look);
       watch.disconnect();
-      clock.took = (performance.now() - clock.begun) / 1000;
+      clock.took = (painted - clock.begun) / 1000;
     };
     requestAnimationFrame(look);
   };
+  clock.arm = title => {
+    Object.assign(clock, { begun: null, heard: false, took: null });
+    until(title, () => clock.heard);
+  };
   clock.first = title => {
-    let frames = 0;
-    const look = () => {
-      frames = drawn(title) ? frames + 1 : 0;
-      if (frames < 3) return requestAnimationFrame(look);
-      clock.took = performance.now() / 1000;
-    };
-    requestAnimationFrame(look);
+    clock.begun = 0;
+    until(title, () => true);
   };
 })()"""
 """Runs in the page. `arm(title)` before a click leaves in `took` how many seconds the click took until the page of that
