@@ -50,7 +50,7 @@ def audit_head(run: Run, audit: str) -> None:
     failed = [check for check in result["checks"] if check["status"] == "failed" and not check.get("comparison")]
     if failed:
         # A cache that is wrong fails a dozen probes at once: the first says what it is about.
-        words = [_failed_words(check) for check in failed[:_WORDED]]
+        words = [_failed_words(audit, check) for check in failed[:_WORDED]]
         more = [f"and {len(failed) - _WORDED} more, in the table of checks"] if len(failed) > _WORDED else []
         st.error("; ".join([*words, *more]), icon=":material/close:")
 
@@ -105,9 +105,12 @@ def _say_what_is_missing(here: state.Selection) -> None:
         st.info("This revision has not been audited yet.")
 
 
-def _failed_words(check: Mapping[str, Any]) -> str:
-    """A failed check as one Markdown sentence."""
+def _failed_words(audit: str, check: Mapping[str, Any]) -> str:
+    """A failed check as one Markdown sentence, with the failure that it counts as where that is another's."""
     if check["value"] is None:
         return in_markdown(f"{check['name']}: {check.get('reason') or 'no finite value'}")
     allowed = "" if check["limit"] is None else f" where {number(check['limit'])} is allowed"
-    return in_markdown(f"{check['name']}: {number(check['value'])} {check['unit']}{allowed}, n = {check['count']:,}")
+    failure = check.get("failure", audit)
+    counted = "" if failure == audit else f", counted as {failure}"
+    measured = f"{check['name']}: {number(check['value'])} {check['unit']}{allowed}, n = {check['count']:,}"
+    return in_markdown(f"{measured}{counted}")

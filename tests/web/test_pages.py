@@ -10,6 +10,7 @@ from streamlit.runtime.pages_manager import PagesManager
 from streamlit.testing.v1 import AppTest
 
 from auditlib.sessions.store import SessionStore
+from auditlib.web import parts
 from tests.web.world import a_run, make_world
 
 ROOT = Path(__file__).parents[2]
@@ -239,6 +240,20 @@ def test_a_held_out_session_is_chosen_and_stepped_through():
 def test_a_broken_link_to_the_inspector_ends_in_words(events):
     app = opened("inspector", events=events)
     assert app.warning or app.error
+
+
+def test_a_failed_check_of_a_setting_that_counts_against_the_cache_says_so(tmp_path, monkeypatch):
+    world = make_world(tmp_path / "world")
+    bad = {"decoding policy: beam: beam score error": 2.4, "decoding policy: greedy: padding emitted": 1.0}
+    run = a_run(world.runs, world.sound, world.snapshot, run_id="20261130T120000Z-eeeeeeee", bad=bad)
+    settings_for(monkeypatch, tmp_path / "home", world.store, world.runs)
+    for name, counted in (("beam score error", "cache parity"), ("padding emitted", "padding emission")):
+        check = next(
+            c for c in run.report["audits"]["decoding policy"]["checks"] if c["name"].endswith(name) and c["value"]
+        )
+        assert parts._failed_words("decoding policy", check).replace("\\", "").endswith(f"counted as {counted}")
+    app = opened("policies", revision=world.sound.digest)
+    assert "counted as padding emission" in words(app) or "counted as cache parity" in words(app)
 
 
 @pytest.mark.usefixtures("place")
