@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -78,14 +78,16 @@ def _first_use() -> None:
 
 
 def _first_page() -> None:
-    """Read what the board shows; where that fails, the board itself says why."""
-    from auditlib.errors import PrefixgateError  # noqa: PLC0415
+    """Read what the board shows; where that fails, the server starts all the same and the board says why."""
     from auditlib.web import parts_board, state  # noqa: PLC0415
 
     where = state.places()
-    if where is not None:
-        with suppress(PrefixgateError, OSError):
-            parts_board.read_ahead(where)
+    if where is None:
+        return
+    try:
+        parts_board.read_ahead(where)
+    except Exception:  # noqa: BLE001  a damaged table raises whatever its reader raises
+        traceback.print_exc(file=sys.stderr)
 
 
 def rooms() -> tuple[str, ...]:

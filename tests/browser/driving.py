@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playwright.sync_api import BrowserContext, Page, sync_playwright
+from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
@@ -123,6 +123,19 @@ def sections(page: Page) -> Iterator[str]:
         page.wait_for_timeout(150)  # a click's run begins a moment after it
         settled(page)
         yield name
+
+
+def choose(page: Page, label: str, value: str) -> None:
+    """Choose a value in a box that one can type into, and wait until the page has followed."""
+    settled(page)
+    page.wait_for_timeout(1000)  # figures that are still being drawn would close the list again
+    box = page.get_by_role("combobox", name=label, exact=True)
+    box.click()
+    box.fill(value)
+    page.keyboard.press("Enter")
+    expect(box).to_have_value(value, timeout=60_000)
+    page.wait_for_timeout(300)  # a choice's run begins a moment after it
+    settled(page)
 
 
 def _wait_for(url: str, process: subprocess.Popen) -> None:

@@ -13,7 +13,7 @@ from auditlib.audits.faults.catalogue import FAULTS
 from auditlib.audits.self_check import Planting
 from auditlib.runs.folder import write_run
 from auditlib.runs.self_check import Judged, SelfCheck
-from tests.browser.driving import server, settled
+from tests.browser.driving import choose, server, settled
 from tests.web.rollouts import make_rollout
 from tests.web.world import TOLERANCE, a_run, make_world, tables
 
@@ -74,18 +74,6 @@ def open_section(page, name):
     page.get_by_role("tab", name=name, exact=True).click()
     expect(page.get_by_role("tab", name=name, exact=True)).to_have_attribute("aria-selected", "true")
     return page
-
-
-def choose(page, label, value):
-    settled(page)
-    page.wait_for_timeout(1000)  # figures that are still being drawn would close the list again
-    box = page.get_by_role("combobox", name=label, exact=True)
-    box.click()
-    box.fill(value)
-    page.keyboard.press("Enter")
-    expect(box).to_have_value(value, timeout=SLOW)
-    page.wait_for_timeout(300)  # a choice's run begins a moment after it
-    settled(page)
 
 
 def cell(page, text):

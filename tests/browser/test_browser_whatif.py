@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.driving import server, settled
+from tests.browser.driving import choose, server
 from tests.web.world import make_world
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -21,17 +21,6 @@ def place(tmp_path_factory):
     world = make_world(tmp_path_factory.mktemp("world"))
     with server(world.home / "served", "--store", str(world.store), "--runs", str(world.runs)) as url:
         yield world, f"{url}/inspector?revision={world.faulty.digest}&events={PREFIX}"
-
-
-def choose(page, name, option):
-    settled(page)
-    page.wait_for_timeout(1000)  # figures that are still being drawn would close the list again
-    box = page.get_by_role("combobox", name=name, exact=True)
-    box.click()
-    box.fill(option)
-    page.keyboard.press("Enter")
-    expect(box).to_have_value(option)
-    settled(page)
 
 
 def test_an_edited_event_shows_what_it_breaks_and_the_link_shows_it_to_others(place, window):

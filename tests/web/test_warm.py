@@ -14,6 +14,8 @@ from pathlib import Path
 from streamlit.web.server.app_discovery import discover_asgi_app
 
 from auditlib.web import warm
+from tests.web.test_pages import settings_for
+from tests.web.world import make_world
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,6 +58,14 @@ def test_a_server_that_ends_at_once_does_not_go_on_loading(monkeypatch):
 
     asyncio.run(live())
     assert loaded == [()]
+
+
+def test_a_damaged_table_does_not_keep_the_server_from_starting(tmp_path, monkeypatch, capsys):
+    world = make_world(tmp_path / "world")
+    (world.refused.folder / "tables" / "cache_parity.gaps.parquet").write_bytes(b"PAR1 no more")
+    settings_for(monkeypatch, tmp_path / "home", world.store, world.runs)
+    warm._first_page()
+    assert "Parquet" in capsys.readouterr().err
 
 
 def test_the_collector_leaves_alone_what_is_loaded_ahead(monkeypatch):
