@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,24 +40,29 @@ def frozen(
     snapshot: Snapshot,
     side: Side | None,
     limit: int | None,
-    session_id: str | None = None,
+    session_ids: Sequence[str] | None = None,
 ) -> Iterator[FrozenSession]:
-    """Yield rows of a snapshot ordered by side, id and content, filtered by side and id where these are given."""
+    """Yield rows of a snapshot ordered by side, id and content, filtered by side and ids where these are given."""
     number = rows(cursor, "select min(snapshot_no) from store.main.snapshots where digest = ?", [snapshot.digest])[0][0]
     if number is None:
         raise StoreError(f"the store has no snapshot {snapshot.digest}; list them with SessionStore.snapshots")
-    yield from _read(cursor, number, side, limit, session_id)
+    yield from _read(cursor, number, side, limit, session_ids)
 
 
 def _read(
-    cursor: duckdb.DuckDBPyConnection, number: int, side: Side | None, limit: int | None, session_id: str | None = None
+    cursor: duckdb.DuckDBPyConnection,
+    number: int,
+    side: Side | None,
+    limit: int | None,
+    session_ids: Sequence[str] | None = None,
 ) -> Iterator[FrozenSession]:
     query = (
-        f"{_ROW} where snapshot_no = ? and (? is null or side = ?) and (? is null or session_id = ?) "
+        f"{_ROW} where snapshot_no = ? and (? is null or side = ?) "
+        "and (? or session_id in (select unnest(?::varchar[]))) "
         "order by side, session_id, events, first_time limit ?"
     )
     try:
-        cursor.execute(query, [number, side, side, session_id, session_id, limit])
+        cursor.execute(query, [number, side, side, session_ids is None, list(session_ids or ()), limit])
         while batch := cursor.fetchmany(_FETCH):
             for row in batch:
                 yield _frozen_session(row)

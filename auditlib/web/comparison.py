@@ -47,7 +47,7 @@ def _truth(
     try:
         with SessionStore.open(store) as opened:
             frozen = opened.snapshot(snapshot)
-            rows = [opened.session(frozen, session) for session in sessions]
+            rows = opened.named(frozen, sessions)
         return {row.session_id: (*prefix_choice.of_session(row, mapping), mapping.end) for row in rows}
     except PrefixgateError:
         return {}

@@ -91,6 +91,16 @@ def test_sessions_come_by_id_with_their_first_customer_and_asset(store):
         store.session(snapshot, "nobody")
 
 
+def test_sessions_asked_for_by_name_come_in_the_order_asked_for_from_both_sides(store):
+    snapshot = split(store, by=("session",), held_out=0.4, seed=1)
+    held, rest = tuple(store.sessions(snapshot)), tuple(store.sessions(snapshot, "training"))
+    asked = (held[1], rest[0], held[0])
+    assert store.named(snapshot, [session.session_id for session in asked]) == asked
+    assert store.named(snapshot, ()) == ()
+    with pytest.raises(StoreError, match="no session \"it's\""):
+        store.named(snapshot, [held[0].session_id, "it's"])
+
+
 def test_many_threads_may_ask_one_store(store):
     snapshot = split(store)
     expected = list(store.sessions(snapshot, "training"))
