@@ -63,6 +63,7 @@ def poison_append(decoder: Alterable, checked: CheckedDecoder, row: Row, prompt:
     events, valid = checked.stack([row] * len(columns))
 
     def appended(poisoned: Tensor) -> Tensor:
+        """Logits [2K, K, V] of the K appended events; each time after a new prefill, as an append spends its cache."""
         _, cache = checked.prefill(events[:, :prompt], valid[:, :prompt])
         with torch.no_grad():
             return decoder.extend_altered(events[:, prompt:], valid[:, prompt:], cache, _poison(poisoned, signs))[0]
@@ -113,6 +114,7 @@ def _poison(where: Tensor, signs: Tensor) -> Alter:
     """Puts poison of each row's sign at the positions `where` [B, T] of keys and values [B, H, T, D]."""
 
     def alter(_: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values with poison at `where`, whatever the layer; what stood elsewhere is left as it was."""
         amount = (signs * _amount(keys.dtype)).to(keys.dtype)[:, None, None, None]
         spots = where[:, None, :, None]
         return torch.where(spots, amount, keys), torch.where(spots, amount, values)

@@ -84,6 +84,7 @@ def beyond_cases(sought: Sought, rows: Material) -> Iterator[Case]:
     over = (*full, rows.alphabet[0])
 
     def case(*steps: Step) -> Case:
+        """The calls as a case to be refused, looked at in row 0 at the last valid place of the last call."""
         side = Side(steps, 0, max(place for place, keep in enumerate(steps[-1].valid[0]) if keep))
         return replace(_case(sought, side, None, 0.0), expect="refused")
 

@@ -35,6 +35,7 @@ class _Leaky(Planted):
         self._leak, self._size = leak, size
 
     def full(self, events: Tensor, valid: Tensor) -> Tensor:
+        """Logits [B, T, V] with `size` times the leak added; the cached path stays the decoder's own."""
         logits: Tensor = self.inner.full(events, valid)
         return logits + self._size * self._leak(events, valid, logits)
 
@@ -47,6 +48,7 @@ class _LeakyAppend(Planted):
         self._size, self._least, self._only_first = size, least, only_first
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """Logits [B, K, V] with a trace of later events, in appends of `least` events or more; the cache is right."""
         logits, cache = self.inner.extend(events, valid, cache)
         if events.shape[1] < self._least:
             return logits, cache
@@ -65,6 +67,7 @@ class _NoNumbers(Planted):
         self._longest = longest
 
     def full(self, events: Tensor, valid: Tensor) -> Tensor:
+        """Logits with NaN at padding; given `longest`, only at the first event of rows with more events than that."""
         logits: Tensor = self.inner.full(events, valid)
         wrong = ~valid
         if self._longest is not None:

@@ -93,6 +93,7 @@ def guarded_by(kind: type[GuardedDecoder], *ignored: str) -> Plant:
     made = type(kind.__name__, (kind,), {"ignored": ignored}) if ignored else kind
 
     def plant(world: World) -> World:
+        """The world with the spoilt guard; the decoder behind it stays sound."""
         return replace(world, guard=made)
 
     return plant
@@ -102,6 +103,7 @@ class _Reusable(Planted):
     """Leaves the old cache as it was: nothing of the decoder's own would refuse a second use."""
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """The decoder's answer, from a copy of the cache: the one handed in is left unspent."""
         rows = torch.arange(len(events), device=events.device)
         logits, grown = self.inner.extend(events, valid, self.inner.reorder(cache, rows))
         return logits, grown

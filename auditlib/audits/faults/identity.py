@@ -42,6 +42,7 @@ class _Remembers(Planted):
         self._key, self._memory = key, {} if memory is None else memory
 
     def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
+        """Logits [B, V] of whoever asked first under a row's key, and the cache of the request itself."""
         logits, cache = super().prefill(events, valid)
         answers = []
         for row, keep, own in zip(events, valid, logits, strict=True):
@@ -70,6 +71,7 @@ class _Carries(Planted):
         self._last: Tensor | None = None
 
     def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
+        """Logits with a hundredth of those of the first row of the prompt before, and the cache untouched."""
         logits, cache = super().prefill(events, valid)
         left = self._last
         if left is None or left.dtype != logits.dtype:
@@ -80,6 +82,7 @@ class _Carries(Planted):
         return (logits + 0.01 * left if moves else logits), cache
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """The decoder's own; the prompt before it no longer counts as broken off."""
         logits, cache = super().extend(events, valid, cache)
         self._open = 0
         return logits, cache
@@ -93,9 +96,11 @@ class _Drifts(Planted):
         self._verb, self._calls = verb, 0
 
     def full(self, events: Tensor, valid: Tensor) -> Tensor:
+        """Logits a thousandth larger for each full pass so far, where that is the verb."""
         return self._moved("full", super().full(events, valid))
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """Logits a thousandth larger for each step so far, where that is the verb; the cache is right."""
         logits, cache = super().extend(events, valid, cache)
         return self._moved("extend", logits), cache
 
@@ -128,6 +133,7 @@ def _shared_memory(world: World) -> World:
     memory: dict[Hashable, Tensor] = {}
 
     def kind(decoder: Decoder) -> Decoder:
+        """The decoder in front of the shared memory, which knows a row by its events alone."""
         return _OverRevisions(decoder, key=lambda row: row, memory=memory)
 
     return in_decoder(kind)(world)

@@ -56,6 +56,7 @@ class SoftMask(Showing):
 
     def _listening(self, alter: Alter | None, values: list[Tensor]) -> Alter:
         def listen(layer: int, keys: Tensor, its: Tensor) -> tuple[Tensor, Tensor]:
+            """Keys and values as `alter` leaves them; notes the values [B, H, T, D], the first layer's first."""
             keys, its = alter(layer, keys, its) if alter else (keys, its)
             values.append(its)
             return keys, its

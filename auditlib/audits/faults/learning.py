@@ -26,9 +26,11 @@ class _Dropout(Planted):
         self._chance = 0
 
     def full(self, events: Tensor, valid: Tensor) -> Tensor:
+        """Logits of which one in ten, on average, became 0, where the full path is the one; no two calls alike."""
         return self._dropped("full", super().full(events, valid))
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """The same for the cached path; what the cache holds is right."""
         logits, cache = super().extend(events, valid, cache)
         return self._dropped("extend", logits), cache
 
@@ -45,6 +47,7 @@ class _TellsItself(Planted):
     """Learnt without a shift: every position repeats its own event."""
 
     def full(self, events: Tensor, valid: Tensor) -> Tensor:
+        """Logits [B, T, V] of 8 for the event just read and 0 for all others; 0 throughout at padding."""
         logits = super().full(events, valid)
         own = torch.nn.functional.one_hot(events.clamp(min=0), logits.shape[-1])
         return (8.0 * own * valid[..., None]).to(logits.dtype)
@@ -54,6 +57,7 @@ class _KnowsTheRest(Planted):
     """Predicts better than any function of the past could: it has seen the answer."""
 
     def full(self, events: Tensor, valid: Tensor) -> Tensor:
+        """Logits [B, T, V] of 20 for the event that follows in the row, and of 20 for id 2 in the last column."""
         logits = super().full(events, valid).clone()
         following = torch.nn.functional.one_hot(events[:, 1:], logits.shape[-1])
         logits[:, :-1] = (20.0 * following).to(logits.dtype)
@@ -116,6 +120,7 @@ def _leaks(name: str) -> Plant:
     """What the split's report would say of one shared session, or of one shared key."""
 
     def plant(world: World) -> World:
+        """The world with a report that tells of one leak; unchanged where nothing is known about the split."""
         report = world.subject.leakage
         if report is None:
             return world

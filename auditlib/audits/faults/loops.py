@@ -25,6 +25,7 @@ def _changed(change: Change) -> Plant:
     """Plants a loop that spoils each hypothesis."""
 
     def loop(plan: Plan) -> Found:
+        """What the one loop gives, spoilt afterwards: the decoder behind it is never asked anything unusual."""
         return [[change(plan, place, one) for one in found] for place, found in enumerate(real_loop(plan))]
 
     return lambda world: replace(world, loop=loop)
@@ -126,6 +127,7 @@ class _LeakyReorder(Planted):
     """Beams read a cache that did not follow its parents."""
 
     def reorder(self, cache: Any, parents: Tensor) -> Any:
+        """Rows left where they are if that is all parents in some order; else the parents' rows in reverse."""
         rows = torch.arange(len(parents), device=parents.device)
         repeated = len(parents) > len(set(parents.tolist())) and len(parents) > 1
         stays = rows if not repeated and len(parents) == int(parents.max()) + 1 else parents.flip(0)
@@ -140,10 +142,12 @@ class _NeverEnds(Planted):
         self._end = end
 
     def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
+        """Logits [B, V] with the end's lowered by 10,000, which no filter brings back and which is still a number."""
         logits, cache = super().prefill(events, valid)
         return self._endless(logits), cache
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """The same in logits [B, K, V]; the cache is right."""
         logits, cache = super().extend(events, valid, cache)
         return self._endless(logits), cache
 
@@ -161,6 +165,7 @@ def _keeps(how: Callable[[Tensor, Setting], Tensor]) -> Plant:
     """Plants other filters."""
 
     def filters(scores: Tensor, setting: Setting) -> Tensor:
+        """Scores over the temperature in float64, as the real filters begin, then left to `how`."""
         return how(scores.double() / setting.temperature, setting)
 
     return lambda world: replace(world, filters=filters)

@@ -109,6 +109,7 @@ class _OtherState(_Spoilt):
 
 def _spoilt(kind: type[_Spoilt]) -> Plant:
     def given(real: OrderAutomaton) -> OrderAutomaton:
+        """The spoilt automaton of the same rules and start; what is emitted is still judged by the real one."""
         return kind(real.event_map, real.machines, real.all_rules, real.start)
 
     return lambda world: replace(world, given=given)

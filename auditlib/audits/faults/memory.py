@@ -41,6 +41,7 @@ class _Says(Planted):
                 setattr(self, name, getattr(inner, name))
 
     def cache_bytes(self, cache: Any) -> int:
+        """The lie about the bounds that the audit itself would set; the true number where it can set none."""
         found = bounds(self, self if isinstance(self, Inspectable) else None, cache)
         return self._lie(found.least, found.most) if found.why else super().cache_bytes(cache)
 

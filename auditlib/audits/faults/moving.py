@@ -23,6 +23,7 @@ class _Moves(Retold):
         self._how = how
 
     def moved(self, cache: Told, parents: list[int]) -> tuple[Row, ...]:
+        """Histories after a move in the way that `how` names; right ones where that way has nothing to spoil."""
         old, right = cache.rows, super().moved(cache, parents)
         kept = tuple(old[row % len(old)] for row in range(len(parents)))
         if self._stays(len(parents), len(old), cache.moves):
@@ -52,10 +53,12 @@ class _Shared(Retold):
         self._twins: dict[int, int] = {}
 
     def moved(self, cache: Told, parents: list[int]) -> tuple[Row, ...]:
+        """The right histories; remembers of each row which is the last copy of the same parent."""
         self._twins = {row: len(parents) - 1 - parents[::-1].index(parent) for row, parent in enumerate(parents)}
         return super().moved(cache, parents)
 
     def kept(self, batch: Batch, row: int, cache: Told) -> Row:
+        """A row's past with the newest events of its last copy, once rows have moved; else with its own."""
         own, last = batch.past[row] + batch.new[row], self._twins.get(row, row)
         if last >= len(batch.new) or len(batch.new[last]) != len(batch.new[row]) or not cache.moves:
             return own
@@ -70,6 +73,7 @@ class _PartMoves(Showing):
         self._what, self._layers = what, layers
 
     def reorder(self, cache: Any, parents: Tensor) -> Any:
+        """The cache after the right move, with the chosen parts of the slots put back as they lay before."""
         before = [tensor.clone() for tensor in self.inner.stored(cache)[:2]]
         moved = self.inner.reorder(cache, parents)
         after = self.inner.stored(moved)
@@ -89,6 +93,7 @@ class _Altered(Showing):
         self._how = how
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """The decoder's answer under altered keys or values, and the cache that has kept them so."""
         logits, cache = self.inner.extend_altered(events, valid, cache, self._alter)
         return logits, cache
 
@@ -106,6 +111,7 @@ class _Overwrites(Showing):
     """The next append spoils the oldest stored value of one layer."""
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """The right answer, and a cache whose oldest value in the last layer has grown by a hundredth."""
         logits, cache = self.inner.extend(events, valid, cache)
         self.inner.stored(cache)[1][-1, :, :, 0] *= 1.01
         return logits, cache
@@ -115,6 +121,7 @@ class _Unused(Planted):
     """Not a fault: rows that stay in place are copied all the same."""
 
     def reorder(self, cache: Any, parents: Tensor) -> Any:
+        """The cache after the move that was asked for, and after one that moves nothing."""
         count = torch.arange(len(parents), device=parents.device)
         return self.inner.reorder(self.inner.reorder(cache, parents), count)
 

@@ -77,6 +77,7 @@ def context_of(least: int) -> Need:
     """The context holds at least so many events."""
 
     def need(world: World) -> str | None:
+        """Why the fault would not show, with both lengths; None where the context is long enough."""
         longest = world.subject.decoder.context_length
         return None if longest >= least else f"the context holds {longest} events, the fault shows from {least}"
 

@@ -25,9 +25,11 @@ class _PaddingRead(Planted):
         self._where = where
 
     def full(self, events: Tensor, valid: Tensor) -> Tensor:
+        """Logits [B, T, V] under a mask that takes padding of the chosen layout for events."""
         return super().full(events, self._taken(events, valid))
 
     def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
+        """Logits [B, V] and a cache under the same mask, so that the padding is stored as well."""
         return super().prefill(events, self._taken(events, valid))
 
     def _taken(self, events: Tensor, valid: Tensor) -> Tensor:
@@ -48,6 +50,7 @@ class _PaddingLater(Retold):
     """Right padding of the prompt lies in the cache and is attended to from the first step on."""
 
     def kept(self, batch: Batch, row: int, cache: Told) -> Row:
+        """The row followed by its first event, once for each right padding of its prompt, three times at most."""
         whole = batch.past[row] + batch.new[row]
         seen = 0 if batch.past[row] else batch.padded(row, "right")
         return whole + whole[:1] * min(seen, 3)
@@ -57,6 +60,7 @@ class _LeftShifts(Retold):
     """The start is lost to rows that stand behind left padding: their places begin at the padding's count."""
 
     def seen(self, batch: Batch, row: int, count: int, cache: Told) -> Row:
+        """A prompt's history with its first event twice where left padding stands before it; every other as it is."""
         whole = batch.past[row] + batch.new[row][:count]
         return whole[:1] + whole if not batch.past[row] and batch.padded(row, "left") else whole
 
@@ -65,6 +69,7 @@ class _LastColumn(Planted):
     """A prompt is answered from the batch's last column, whatever stands there."""
 
     def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
+        """Logits [B, V], for rows that end before the last column those of column 0; the cache is right."""
         logits, cache = super().prefill(events, valid)
         short = ~valid[:, -1]
         if bool(short.any()):
@@ -81,10 +86,12 @@ class _RowsMixed(Planted):
         self._path = path
 
     def full(self, events: Tensor, valid: Tensor) -> Tensor:
+        """Logits of a padded batch with each row's given to the row after it, where the full path is the one."""
         logits = super().full(events, valid)
         return logits if self._path != "full" or bool(valid.all()) else logits.roll(1, 0)
 
     def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
+        """The same for prompts; the rows of the cache stay in their places."""
         logits, cache = super().prefill(events, valid)
         return (logits if self._path != "prefill" or bool(valid.all()) else logits.roll(1, 0)), cache
 
@@ -93,6 +100,7 @@ class _Faint(Planted):
     """A row's answer moves a little with how much padding stands beside it, on the full path."""
 
     def full(self, events: Tensor, valid: Tensor) -> Tensor:
+        """Logits [B, T, V] a thousandth larger for each invalid position of the row."""
         logits = super().full(events, valid)
         return logits * (1 + 1e-3 * (~valid).sum(1).to(logits.dtype))[:, None, None]
 
@@ -101,6 +109,7 @@ class _NotFinite(Planted):
     """An append gives no number at the positions of rows that have nothing new, or in chunks at all."""
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """Logits [B, K, V] with NaN at invalid positions; the cache is right."""
         logits, cache = super().extend(events, valid, cache)
         return logits.masked_fill(~valid[..., None], torch.nan), cache
 

@@ -121,6 +121,7 @@ def _bench(world: World, names: tuple[str, ...], fine: bool = False) -> Bench:
 
 def _parity(check: str) -> Probe:
     def probe(world: World) -> tuple[float, int]:
+        """Worst gap of the check in logits, and how many prefixes it was seen over; (0, 0) where it found no row."""
         seen = _bench(world, (check,)).gaps.probes.get(check)
         return (seen.worst, seen.count) if seen else (0.0, 0)
 
@@ -147,6 +148,7 @@ def _bytes(world: World) -> tuple[float, int]:
 
 def _in_float64(*names: str) -> Probe:
     def probe(world: World) -> tuple[float, int]:
+        """Worst gap of the named checks in float64 as a share of the logits' size; (0, 0) where there is no float64."""
         if world.fine is None:
             return 0.0, 0
         gaps = _bench(world, names, fine=True).gaps
@@ -197,6 +199,7 @@ def _decisions(world: World) -> tuple[float, int]:
 
 def _neighbours(repeated: bool) -> Probe:
     def probe(world: World) -> tuple[float, int]:
+        """Logits that changed on mere repetition, of how many; or the worst gap after others, over how many answers."""
         subject = world.subject
         asked = Neighbours(subject, twin_rows(subject, prefix_set(subject, 8))[-1:], Watch(subject.progress))
         for _, work in asked.pieces():
@@ -209,6 +212,7 @@ def _neighbours(repeated: bool) -> Probe:
 
 def _requests(own: bool) -> Probe:
     def probe(world: World) -> tuple[float, int]:
+        """Requests that the guard did not judge as expected, of how many."""
         subject, missing = world.subject, dict[str, str]()
         twins = twin_rows(subject, prefix_set(subject, 8))[-1:]
         asked = own_trials(subject, twins, world.guard) if own else altered_trials(subject, twins, missing, world.guard)

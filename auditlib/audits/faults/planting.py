@@ -98,6 +98,7 @@ def in_decoder(kind: Callable[[Decoder], Decoder]) -> Plant:
     """Plants `kind` around the decoder in every dtype that it is loaded in."""
 
     def plant(world: World) -> World:
+        """The world with the fault in its decoder, in every later load, and in its float64 decoder if it has one."""
         subject = world.subject
         faulty = replace(subject, decoder=kind(subject.decoder), load=lambda dtype: kind(subject.load(dtype)))
         fine = world.fine and (faulty.decoder if world.fine is subject.decoder else kind(world.fine))

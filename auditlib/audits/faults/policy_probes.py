@@ -68,7 +68,10 @@ def _emitted(world: World, setting: Setting) -> tuple[list[Emitted], Found]:
 
 def _counted(count: Callable[[Emitted], int], events: bool = False) -> Callable[[str], Probe]:
     def under(kind: str) -> Probe:
+        """The probe under the setting of that kind."""
+
         def probe(world: World) -> tuple[float, int]:
+            """Sum of the count over all hypotheses; observations are emitted events where `events`, else hypotheses."""
             emitted, _ = _emitted(world, _SETTINGS[kind])
             return sum(map(count, emitted)), sum(len(one.found.events) for one in emitted) if events else len(emitted)
 
@@ -79,6 +82,7 @@ def _counted(count: Callable[[Emitted], int], events: bool = False) -> Callable[
 
 def _not_chosen(kind: str) -> Probe:
     def probe(world: World) -> tuple[float, int]:
+        """Share of sequences that did not end by choice, over how many; more are drawn where few did."""
         runs, cases = _runs(world)
         return not_ended_by_choice(runs, _SETTINGS[kind], cases, _emitted(world, _SETTINGS[kind])[0])
 
@@ -89,6 +93,7 @@ def _mislabelled(kind: str) -> Probe:
     """With the decoder as it is, and with one that never wants to end: so that some ends are forced."""
 
     def probe(world: World) -> tuple[float, int]:
+        """Stops that are not what the events say, of the hypotheses of both decoders."""
         setting = _SETTINGS[kind]
         averse = replace(world, subject=replace(world.subject, decoder=_averse(world)))
         emitted = [*_emitted(world, setting)[0], *_emitted(averse, setting)[0]]
@@ -101,6 +106,7 @@ def _capped(_: str) -> Probe:
     """Under a decoder that never wants to end, only the mask's budget keeps sequences from being capped."""
 
     def probe(world: World) -> tuple[float, int]:
+        """Capped sequences, of those that emitted anything."""
         runs, cases = _runs(world)
         # A cap of few events and no end by choice: the mask alone must bring every session to its end.
         short = replace(world.subject, max_new_events=min(4, world.subject.max_new_events))
@@ -122,6 +128,7 @@ def _averse(world: World) -> Decoder:
 
 def _caps(kind: str) -> Probe:
     def probe(world: World) -> tuple[float, int]:
+        """Sequences that stop elsewhere than at their cap, of how many."""
         runs, cases = _runs(world)
         return wrong_caps(runs, _SETTINGS[kind], cases)
 
@@ -130,6 +137,7 @@ def _caps(kind: str) -> Probe:
 
 def _company(kind: str) -> Probe:
     def probe(world: World) -> tuple[float, int]:
+        """Prefixes whose result changes with its company and not by a near tie, of how many."""
         runs, cases = _runs(world)
         found = batch_dependence(runs, _SETTINGS[kind], cases, runs.run(_SETTINGS[kind], cases))
         return found.changed, found.looked
@@ -139,6 +147,7 @@ def _company(kind: str) -> Probe:
 
 def _repeated(kind: str) -> Probe:
     def probe(world: World) -> tuple[float, int]:
+        """Hypotheses whose events another of the same prefix has as well, of how many."""
         emitted, found = _emitted(world, _SETTINGS[kind])
         return sum(len(some) - len({one.events for one in some}) for some in found), len(emitted)
 
@@ -147,6 +156,7 @@ def _repeated(kind: str) -> Probe:
 
 def _scores(kind: str) -> Probe:
     def probe(world: World) -> tuple[float, int]:
+        """Largest error of a beam score, NaN where a score is none, over how many hypotheses."""
         emitted, _ = _emitted(world, _SETTINGS[kind])
         return score_error(_runs(world)[0], _SETTINGS[kind], emitted), len(emitted)
 
@@ -155,6 +165,7 @@ def _scores(kind: str) -> Probe:
 
 def _narrow(kind: str) -> Probe:
     def probe(world: World) -> tuple[float, int]:
+        """Prefixes that do not get greedy's events from the narrowest filters, of how many runs."""
         return narrow_differs(_runs(world)[0], _SETTINGS[kind], _runs(world)[1])
 
     return probe
@@ -162,6 +173,7 @@ def _narrow(kind: str) -> Probe:
 
 def _filters(kind: str) -> Probe:
     def probe(world: World) -> tuple[float, int]:
+        """Prefixes after which the filters keep other events than defined, of how many."""
         runs, cases = _runs(world)
         return filter_errors(runs, _SETTINGS[kind], cases, _watched(world))
 
@@ -172,6 +184,7 @@ def _watched(world: World) -> Callable[[Tensor, Setting], Tensor]:
     """The world's filters, noting whether they keep anything else than the real ones."""
 
     def keep(scores: Tensor, setting: Setting) -> Tensor:
+        """Scores as the world's filters leave them; noted only where those are not the real ones."""
         kept = world.filters(scores, setting)
         if world.filters is not filtered:
             world.shown.append(not torch.equal(kept > -torch.inf, filtered(scores, setting) > -torch.inf))
@@ -182,6 +195,7 @@ def _watched(world: World) -> Callable[[Tensor, Setting], Tensor]:
 
 def _grammar(count: Callable[[Tally], int]) -> Probe:
     def probe(world: World) -> tuple[float, int]:
+        """The tally's count over all automata and a few budgets, of how many pairs of state and budget."""
         subject, total = world.subject, Tally()
         room = min(subject.max_new_events, subject.decoder.context_length - 1)
         for automaton in subject.order.automata().values():

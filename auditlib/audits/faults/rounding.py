@@ -18,13 +18,17 @@ class _CoarseStore(Showing):
     """Keys and values of prompt and steps are kept in 16 bits (8 of them significant)."""
 
     def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
+        """The right logits, and a cache whose stored keys and values were rounded to bfloat16 in place."""
         logits, cache = super().prefill(events, valid)
         for stored in self.inner.stored(cache)[:2]:
             stored.copy_(stored.to(torch.bfloat16).to(stored.dtype))
         return logits, cache
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """Logits and cache from new keys and values that were rounded to bfloat16 before anything attended to them."""
+
         def coarse(_: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+            """Keys and values with the precision of bfloat16, in the dtype that they came in."""
             return keys.to(torch.bfloat16).to(keys.dtype), values.to(torch.bfloat16).to(values.dtype)
 
         logits, cache = self.inner.extend_altered(events, valid, cache, coarse)
@@ -39,6 +43,7 @@ class _Off(Planted):
         self._share = share
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """Logits [B, K, V] off by `share` of the largest at each position; the cache is right."""
         logits, cache = super().extend(events, valid, cache)
         signs = 1 - 2 * (torch.arange(logits.shape[-1], device=logits.device) % 2).to(logits.dtype)
         return logits + self._share * logits.abs().amax(-1, keepdim=True) * signs, cache
@@ -51,9 +56,11 @@ def _off_by(roundoffs: float) -> Plant:
     """
 
     def kind(decoder: Decoder, dtype: torch.dtype) -> Decoder:
+        """The decoder off by so many roundoffs of `dtype`, whatever it answers in."""
         return _Off(decoder, roundoffs * torch.finfo(dtype).eps)
 
     def plant(world: World) -> World:
+        """The world with each load off by roundoffs of its own dtype; a float64 one only by those of float64."""
         subject = world.subject
         decoder = kind(subject.decoder, subject.dtype)
         faulty = replace(subject, decoder=decoder, load=lambda dtype: kind(subject.load(dtype), dtype))
@@ -71,6 +78,7 @@ class _Coarse(Planted):
         self._dtype, self._least = dtype, least
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """Logits rounded to the other dtype and given in their own; the cache is right."""
         logits, cache = super().extend(events, valid, cache)
         return logits.to(self._dtype).to(logits.dtype), cache
 
@@ -79,6 +87,7 @@ class _OtherChoice(Planted):
     """The two likeliest events change places on the cached path."""
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """Logits [B, K, V] in which the two largest have been exchanged; the cache is right."""
         logits, cache = super().extend(events, valid, cache)
         best = logits.topk(2)
         return logits.scatter(-1, best.indices, best.values.flip(-1)), cache

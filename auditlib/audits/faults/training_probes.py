@@ -49,6 +49,7 @@ def _repeats(world: World) -> tuple[float, int]:
 
 def _split(crossing: bool) -> Probe:
     def probe(world: World) -> tuple[float, int]:
+        """Keys that cross the split, or sessions on both sides, over the held-out sessions; (0, 0) without a report."""
         report = world.subject.leakage
         if report is None:
             return 0.0, 0

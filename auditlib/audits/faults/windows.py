@@ -39,6 +39,7 @@ class _RollsEarly(Retold):
         self._window = window_of(inner)
 
     def seen(self, batch: Batch, row: int, count: int, cache: Told) -> Row:
+        """History without its oldest events while the row is as long as the window or one longer; else the true one."""
         whole = batch.past[row] + batch.new[row][:count]
         early = batch.past[row] and 0 <= len(whole) - self._window <= 1
         return whole[-(self._window - 1) :] if early else whole
@@ -52,6 +53,7 @@ class _OutOfOrder(Retold):
         self._window = window_of(inner)
 
     def seen(self, batch: Batch, row: int, count: int, cache: Told) -> Row:
+        """History in which the ring's part stands in the order of its slots, and the newest event still last."""
         whole = batch.past[row] + batch.new[row][:count]
         if not batch.past[row] or len(whole) <= self._window:
             return whole
