@@ -115,6 +115,7 @@ def _trace(decoder: Decoder, side: Side, device: str) -> list[_Vector]:
     row, column = side.row, side.column
 
     def note(layer: int, component: str, output: Tensor) -> None:
+        """Keep the component's output at the side's row and column, in float64 on the CPU."""
         # A prefill scores the last column only: its logits have no columns.
         place = output[row] if output.dim() == 2 else output[row, column]
         notes.append((layer, component, place.detach().double().cpu()))
@@ -178,6 +179,7 @@ def _watcher(decoder: Decoder, note: Callable[[int, str, Tensor], None]) -> Deco
     """The decoder telling `note` what passes: as it offers itself, or by its keys and values; None without either."""
 
     def lenient(layer: int, component: str, output: Tensor) -> None:
+        """Tell `note`, unless the call lacks the row or column that is looked at."""
         try:
             note(layer, component, output)
         except IndexError:

@@ -19,6 +19,7 @@ def differentiable(checked: CheckedDecoder, row: Row) -> tuple[Differentiable | 
     events, valid = checked.stack([row])
 
     def trial() -> None:
+        """One pass from embeddings and its gradient; raises whatever stands in the way of either."""
         embeddings = decoder.embed(events).detach().requires_grad_()
         logits = decoder.full_from_embeddings(embeddings, valid)
         _require_shape("full_from_embeddings", logits, (*events.shape, decoder.vocabulary_size))
@@ -37,6 +38,7 @@ def alterable(checked: CheckedDecoder, row: Row) -> tuple[Alterable | None, str]
 
     @torch.no_grad()
     def trial() -> None:
+        """Both paths once, with keys and values left as they are; DecoderError for logits of another shape."""
         shape = (*events.shape, decoder.vocabulary_size)
         _require_shape("full_altered", decoder.full_altered(events, valid, lambda _, k, v: (k, v)), shape)
         _, cache = checked.prefill(events[:, :1], valid[:, :1])
@@ -55,6 +57,7 @@ def inspectable(checked: CheckedDecoder, row: Row) -> tuple[Inspectable | None, 
         return None, "the decoder does not show its stored keys and values"
 
     def trial() -> None:
+        """One prompt's stored keys and values; DecoderError for shapes other than those of the capability."""
         _, cache = checked.prefill(*checked.stack([row]))
         keys, values, lengths = decoder.stored(cache)
         if keys.dim() != 5 or keys.shape != values.shape or keys.shape[1] != 1 or lengths.shape != (1,):

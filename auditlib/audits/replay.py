@@ -72,6 +72,7 @@ class _Replayed:
     differing: list[Differing] = field(default_factory=list)
 
     def total(self, name: str) -> int:
+        """Sum of one count, named as in `Tally`, over all compositions."""
         return sum(int(getattr(one, name)) for one in self.tallies)
 
 

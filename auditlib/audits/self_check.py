@@ -93,6 +93,7 @@ def _copies(subject: Subject) -> Callable[[torch.dtype], Decoder]:
     loaded: dict[torch.dtype, Decoder] = {}
 
     def load(dtype: torch.dtype) -> Decoder:
+        """A decoder that a fault may change: a deep copy, or one loaded anew where it does not let itself be copied."""
         if dtype not in loaded:
             loaded[dtype] = subject.load(dtype)
         try:

@@ -80,6 +80,7 @@ def _drop_row(place: int, row: int) -> Move:
     """Leave out a row from the call at `place` on, up to the next reorder; its offspring leaves with it."""
 
     def move(side: Side) -> Side | None:
+        """The side without the row and its offspring; None where the compared row is among them."""
         gone, kept = {row}, list(side.steps[:place])
         for step in side.steps[place:]:
             if step.verb == "reorder" and len(kept) > place:
@@ -108,6 +109,7 @@ def _inline(place: int) -> Move:
     """Do without a reorder: let the rows stand from the beginning as it would have put them."""
 
     def move(side: Side) -> Side | None:
+        """The side with its earlier calls in the reorder's order, back to an earlier reorder, which takes it in."""
         order, steps = side.steps[place].parents, list(side.steps)
         for before in range(place - 1, -1, -1):
             step = steps[before]
@@ -124,6 +126,7 @@ def _inline(place: int) -> Move:
 
 def _drop_step(place: int) -> Move:
     def move(side: Side) -> Side | None:
+        """The side without the call; where that was the last, the row's last event before it is compared."""
         steps = side.steps[:place] + side.steps[place + 1 :]
         column = side.column
         if place == len(side.steps) - 1:
@@ -139,6 +142,7 @@ def _drop_columns(place: int, begin: int, size: int) -> Move:
     """Leave out columns of a call; when the compared one is among them, compare the one before."""
 
     def move(side: Side) -> Side | None:
+        """The side without the columns; None where a prompt, or a whole call, would lose its last place."""
         end, column = begin + size, side.column
         if place == len(side.steps) - 1 and column >= begin:
             column = column - size if column >= end else begin - 1
@@ -164,6 +168,7 @@ def _merge(place: int) -> Move:
     """Read the events of an extend in the call before it."""
 
     def move(side: Side) -> Side | None:
+        """The side with one call fewer; None where a reorder stands in between."""
         left, right = side.steps[place - 1 : place + 1]
         if left.verb == "reorder":
             return None
@@ -178,6 +183,7 @@ def _shift(place: int) -> Move:
     """Read the first event of an extend in the call before it."""
 
     def move(side: Side) -> Side | None:
+        """The side with its events cut one place later; None where a reorder stands in between."""
         left, right = side.steps[place - 1 : place + 1]
         if left.verb == "reorder":
             return None
@@ -193,6 +199,7 @@ def _all_valid(place: int) -> Move:
     """No padding in one call: what stands there is read."""
 
     def move(side: Side) -> Side | None:
+        """The side with every place of the call valid, whatever id stands there."""
         valid: Flags = tuple((True,) * len(line) for line in side.steps[place].valid)
         return _settled(_with(side, place, replace(side.steps[place], valid=valid)))
 
@@ -210,6 +217,7 @@ def _parent(place: int, row: int, parent: int) -> Move:
 
 def _simplest_events(plain: Plain) -> Move:
     def move(side: Side) -> Side | None:
+        """The side with all cells at their simplest at once, which saves one trial a cell where it fits."""
         for cell in _cells(side.steps):
             place, row, column = cell
             keep = side.steps[place].valid[row][column]
@@ -223,6 +231,7 @@ def _cell(cell: tuple[int, int, int], plain: Plain, fill: bool, event: int) -> M
     """The simplest content of one cell, `event` where it is one; with `fill`, as an event where there was padding."""
 
     def move(side: Side) -> Side | None:
+        """The side with the cell replaced; None where it was to be filled and holds an event already."""
         place, row, column = cell
         keep = side.steps[place].valid[row][column]
         if fill and keep:

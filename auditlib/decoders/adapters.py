@@ -53,6 +53,7 @@ def _later(place: str) -> Callable[[Source], Decoder]:
     module, _, function = place.partition(":")
 
     def load_later(source: Source) -> Decoder:
+        """The decoder that the module's own loader gives; importing it is part of this call."""
         loader: Callable[[Source], Decoder] = getattr(importlib.import_module(module), function)
         return loader(source)
 

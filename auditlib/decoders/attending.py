@@ -41,6 +41,7 @@ def attend_to_store(store: Tensor, append: Append, window: int | None) -> Attend
         mask = append.visible(window)
 
     def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Mixed values [B, H, K, D] of the new events; their keys and values go into the store first."""
         write_new(store[layer], keys, values, append)
         seen = store[layer, :, :, :, first : append.longest]
         return F.scaled_dot_product_attention(queries, seen[0], seen[1], attn_mask=mask)

@@ -33,6 +33,7 @@ def attended(config: EventGptConfig, weights: Weights, events: Tensor) -> tuple[
     later = torch.ones(len(events), len(events), dtype=torch.bool, device=events.device).triu(1)
 
     def attend(_: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Mixed values [1, H, T, D] in their own dtype; notes the shares [H, T, T] of each layer."""
         real = torch.promote_types(queries.dtype, torch.float32)
         scores = queries.to(real) @ keys.to(real).transpose(-1, -2) / math.sqrt(queries.shape[-1])
         shares = scores.masked_fill(later, -math.inf).softmax(-1)

@@ -36,6 +36,7 @@ def evaluate(decoder: Decoder, rows: Sequence[Sequence[int]]) -> Evaluation:
     device = getattr(decoder, "device", torch.device("cpu"))
 
     def predict(events: Tensor, valid: Tensor) -> Tensor:
+        """Logits [B, T, V] on the CPU, whatever the decoder's device."""
         return decoder.full(events.to(device), valid.to(device)).cpu()
 
     return evaluate_distinct(predict, distinct(rows))

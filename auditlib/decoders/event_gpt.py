@@ -203,10 +203,12 @@ class _TracedEventGpt(EventGpt):
         told = iter(places)
 
         def branch(output: Tensor) -> Tensor:
+            """The output, unchanged; told as the next component in the order of computation."""
             self._note(*next(told), output)
             return output
 
         def watched(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+            """What `attend` gives; keys and values are told as [B, T, H, D], one place after another."""
             self._note(layer, "keys", keys.transpose(1, 2))
             self._note(layer, "values", values.transpose(1, 2))
             return attend(layer, queries, keys, values)

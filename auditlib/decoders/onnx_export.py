@@ -51,6 +51,7 @@ def onnx_network(decoder: EventGpt) -> bytes:
     elements = {"tensor(int64)": onnx.TensorProto.INT64, "tensor(bool)": onnx.TensorProto.BOOL}
 
     def declared(names: dict[str, str]) -> list[Any]:
+        """Inputs or outputs of the graph with their types and shapes, in the order of the names."""
         info, real = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
         return [info(name, elements.get(kind, real), _shape(name, config)) for name, kind in names.items()]
 

@@ -90,6 +90,7 @@ class _Training:
         generator = torch.Generator().manual_seed(self.plan.seed * 1_000_003 + 500_000_000 + step)
 
         def drop(branch: Tensor) -> Tensor:
+            """The branch with a share of its numbers at 0 and the others larger, so that the mean stays."""
             return branch * torch.empty_like(branch).bernoulli_(1 - share, generator=generator) / (1 - share)
 
         return drop
@@ -169,6 +170,7 @@ class _Loop:
         """Logits of rows that are padded on the right, where causal attention alone hides the padding."""
 
         def attend(_: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+            """Causal attention [B, H, T, D]; rows are padded on the right, where no event looks."""
             return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
 
         config = self.training.config

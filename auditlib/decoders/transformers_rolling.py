@@ -166,6 +166,7 @@ class RollingDecoder(LibraryDecoder):
 
     def _taken(self, store: Store, parents: Tensor) -> Store:
         def of_parents(kept: Tensor) -> Tensor:
+            """The rows to continue, in their new order; a copy."""
             return kept.index_select(0, parents)
 
         own, made = _own(store), self._empty(len(parents), max(self.context_length, store.columns))

@@ -88,6 +88,7 @@ def advance(path: Path, signer: Signer, log: LogLike, now: datetime | None = Non
     said: list[Decision] = []
 
     def move(chain: Chain) -> Transition | None:
+        """The transition that evidence asks for; None to hold, and outside the plan's stages. Notes the decision."""
         moment = _now(now)
         evidence, decision = look(chain, log, moment)
         said.append(decision)
@@ -106,6 +107,7 @@ def open_on(path: Path, signer: Signer, documents: Sequence[Document], now: date
     """Move on from a state before the first stage, on documents that were verified."""
 
     def move(chain: Chain) -> Transition:
+        """The step towards the first stage; InputError in every other state."""
         following = {FALLBACK_ONLY: REPLAYED, REPLAYED: chain.plan.names[0]}.get(chain.standing.state)
         if following is None:
             raise InputError(f"the rollout is at {chain.standing.state} already; give the live log instead")
@@ -122,6 +124,7 @@ def by_hand(
     """A person's move, with their reason. Resuming with a log accepts the faults that it shows now, and no more."""
 
     def move(chain: Chain) -> Transition:
+        """The person's transition; InputError where the rollout's state knows no such move."""
         moment = _now(now)
         standing = chain.standing
         if standing.state == ROLLED_BACK or (kind != "roll back" and (kind == "resume") != standing.paused):

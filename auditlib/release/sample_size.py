@@ -34,6 +34,7 @@ def more_requests(
     """
 
     def speaks(more: int) -> bool:
+        """Whether the test would decide after `more` units beyond those that the last stage has."""
         *before, last = stages
         grown = Sample(
             last.share, last.new + math.floor(more * last.share), last.fallback + more - math.floor(more * last.share)

@@ -40,6 +40,7 @@ def watched_stage(chain: Path, trust: Path, artifact: Path) -> Callable[[], Stag
     seen: dict[tuple[int, int], Stage] = {}
 
     def look() -> Stage:
+        """The stage now. What is wrong with a chain is never remembered, so that each look raises it."""
         found = chain.stat()
         state = (found.st_mtime_ns, found.st_size)
         known = seen.get(state)

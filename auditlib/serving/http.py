@@ -72,6 +72,7 @@ class HttpService:
             return
 
         async def counted(message: Message) -> None:
+            """Send the message on; the first of a response is counted by its status."""
             if message["type"] == "http.response.start":
                 self.responses[message["status"]] += 1
             await send(message)

@@ -213,6 +213,7 @@ def _services(
     stage = "released" if options.stage is None else options.stage.name
 
     def made(arm: Arm, what: Served, behind: Served | None, compare: float) -> Service:
+        """One arm's service, whose rows in the log bear the arm and the rollout's stage."""
         terms = {"label": Label(arm, stage), "compare": compare, "timeout": options.timeout, "clock": clock}
         return Service(what, fallback=behind, keep=keeper.keep, **terms)  # type: ignore[arg-type]
 

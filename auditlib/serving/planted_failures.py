@@ -39,11 +39,13 @@ class FailingEngine(Engine):
 
 class _Raising(FailingEngine):
     def fail(self) -> list[Finished]:
+        """Nothing: raises RuntimeError in the middle of a batch."""
         raise RuntimeError("planted by a rehearsal")
 
 
 class _Hanging(FailingEngine):
     def fail(self) -> list[Finished]:
+        """Nothing: blocks the engine's thread until `released` is set, then raises RuntimeError."""
         # Not a sleep: whoever planted it lets its thread go when the trial is over.
         self.released.wait()
         raise RuntimeError("planted by a rehearsal")
@@ -57,6 +59,7 @@ class _WithoutNumbers(FailingEngine):
 
     @property
     def fails(self) -> bool:
+        """Whether the decoder's logits are spoilt by now."""
         return self._steps > _SOUND_STEPS
 
 
@@ -64,6 +67,7 @@ class _OutOfOrder(FailingEngine):
     """Its answers begin with padding, which no order allows."""
 
     def fail(self) -> list[Finished]:
+        """The engine's answers, each with padding before its events."""
         padding = self.served.event_map.padding
         given = super().fail()
         return [replace(one, best=replace(one.best, events=(padding, *one.best.events))) for one in given]
@@ -73,6 +77,7 @@ class _CacheOfOthers(FailingEngine):
     """Its weights get another name under the caches that it holds, as if they had been changed in place."""
 
     def fail(self) -> list[Finished]:
+        """What the engine gives once its guard no longer knows the weights."""
         # The guard itself must find out; raising its error here would rehearse only the way out of it.
         self._weights = "planted by a rehearsal"
         return super().fail()
@@ -101,16 +106,20 @@ def _spoilt(decoder: Decoder, engine: _WithoutNumbers) -> Decoder:
     found: Any = copy.copy(decoder)  # a copy keeps what else the decoder can do, as a wrapper would not
 
     def soiled(logits: Tensor) -> Tensor:
+        """NaN for every logit once the engine fails; before that the logits as they are."""
         return logits * float("nan") if engine.fails else logits
 
     def full(events: Tensor, valid: Tensor) -> Tensor:
+        """The decoder's own logits, soiled."""
         return soiled(decoder.full(events, valid))
 
     def prefill(events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
+        """The decoder's own logits, soiled, and its cache, which stays sound."""
         logits, cache = decoder.prefill(events, valid)
         return soiled(logits), cache
 
     def extend(events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """The decoder's own logits, soiled, and its grown cache."""
         logits, cache = decoder.extend(events, valid, cache)
         return soiled(logits), cache
 

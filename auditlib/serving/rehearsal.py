@@ -143,6 +143,7 @@ class _Stage:
         cached_alone = only_cached or (self._earlier is None and self._served.strategy != "full prefix")
 
         def make(served: Served, *, cached: bool | None) -> Engine:
+            """The failing engine for the artifact under rehearsal; a sound one for all that has to stand in for it."""
             own = served is self._served and (cached or not cached_alone)
             return (kind if own else Engine)(served, cached=cached)
 

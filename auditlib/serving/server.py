@@ -108,6 +108,7 @@ class _Server(uvicorn.Server):
         self._opened = opened
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Refuse whatever comes from now on, then let uvicorn end; a handler of signals, so nothing here may block."""
         self._opened.draining = True
         super().handle_exit(sig, frame)
 
@@ -118,14 +119,17 @@ class _ImpatientProtocol(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Let time run from the connection on: who says nothing at all is hung up on as well."""
         super().connection_made(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
+        """Read what came, and stop the clock once the head is whole."""
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock, which would keep a closed connection in memory until it runs out."""
         self._forget()
         super().connection_lost(exc)
 

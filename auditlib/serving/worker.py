@@ -162,6 +162,7 @@ class _Thread:
         outcome: asyncio.Future[Any] = loop.create_future()
 
         def job() -> None:
+            """Make the call in the engine's thread and hand its outcome to the event loop, if that still runs."""
             problem: BaseException | None = None
             value = None
             try:

@@ -106,7 +106,7 @@ class _Faint(Planted):
 
 
 class _NotFinite(Planted):
-    """An append gives no number at the positions of rows that have nothing new, or in chunks at all."""
+    """An append gives no number at the positions of rows that have nothing new."""
 
     def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
         """Logits [B, K, V] with NaN at invalid positions; the cache is right."""
