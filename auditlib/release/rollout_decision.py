@@ -16,6 +16,7 @@ from auditlib.release.sequential import Coin, log_e_rate, log_e_ratio, log_e_sha
 Action = Literal["promote", "hold", "pause", "roll back"]
 
 _SECOND = 1_000_000
+_HARM = {"invalid": "invalid", "error": "errors", "slow": "slow"}
 _OUTSIDE = {
     FALLBACK_ONLY: "only the fallback serves; a passed replay of the artifact is needed next",
     REPLAYED: "the replay passed; the shadow stage is opened next",
@@ -203,7 +204,8 @@ def _power(plan: Plan, last: Stage, evidence: LiveEvidence) -> Iterator[Need]:
             sample, bad / units if units else 0.0, base * plan.detect_ratio, plan.ratio, plan.threshold
         )
         rows = math.ceil(more * have / max(1, sample[-1].new + sample[-1].fallback))
-        yield Need(f"requests to notice a rate of {base * plan.detect_ratio:.2%} of {rate}", have, have + rows)
+        harm = f"{base * plan.detect_ratio:.2%} of the answers were {_HARM[rate]}"
+        yield Need(f"requests to notice it if {harm}", have, have + rows)
 
 
 def _coins(plan: Plan, evidence: LiveEvidence, rate: str) -> list[Coin]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import duckdb
 import pandas as pd
+import pyarrow as pa
 
 from auditlib.errors import IntegrityError, RunError
 from auditlib.files import sha256_of, whole_folder
@@ -48,12 +49,15 @@ class Run:
         return approved(self.report)
 
     def table(self, audit: str, name: str) -> pd.DataFrame:
-        """Observations of one audit; an empty frame when the audit left no such table."""
+        """Observations of one audit; an empty frame when the audit left no such table. RunError for a damaged one."""
         file = _table_file(audit, name)
         if file not in self.manifest["files"]:
             return pd.DataFrame()
-        # A run's tables are small: threads would cost more than they save.
-        return pd.read_parquet(self.folder / file, use_threads=False)
+        try:
+            # A run's tables are small: threads would cost more than they save.
+            return pd.read_parquet(self.folder / file, use_threads=False)
+        except (OSError, ValueError, pa.ArrowException) as problem:
+            raise _damaged(self.folder / file, problem) from problem
 
     @cached_property
     def checks(self) -> pd.DataFrame:
@@ -130,13 +134,19 @@ def list_runs(root: Path) -> tuple[Run, ...]:
 
 
 def checks_of_all_runs(root: Path) -> pd.DataFrame:
-    """Every check of every finished run under `root`, oldest first: what a trend over revisions is drawn from."""
+    """Every check of every finished run under `root`, oldest first: what a trend over revisions is drawn from.
+
+    RunError when a table cannot be read; the message of DuckDB names the file.
+    """
     pattern = root / "*" / "tables" / f"{_CHECKS}.parquet"
     if not any(root.glob(f"*/tables/{_CHECKS}.parquet")):
         return pd.DataFrame()
     with duckdb.connect(":memory:") as connection:
         query = "select * from read_parquet(?, union_by_name => true) order by created, run, audit, name"
-        return connection.execute(query, [str(pattern)]).df()
+        try:
+            return connection.execute(query, [str(pattern)]).df()
+        except duckdb.Error as problem:
+            raise _damaged(root, problem) from problem
 
 
 def _checks_table(run_id: str, manifest: Mapping[str, Any], report: Mapping[str, Any]) -> pd.DataFrame:
@@ -174,6 +184,12 @@ def _verify_files(folder: Path, files: Mapping[str, str], *, only_listed: bool =
     extra = sorted(present - set(files))
     if extra and not only_listed:
         raise IntegrityError(f"{folder} holds files that the run did not write: {', '.join(extra)}; remove them")
+
+
+def _damaged(place: Path, problem: Exception) -> RunError:
+    """What to say of a table whose reader gave up: the reason's first line, for DuckDB adds the query."""
+    reason = (str(problem).splitlines() or [type(problem).__name__])[0]
+    return RunError(f"{place}: a table cannot be read ({reason}); remove that run and audit again")
 
 
 def _table_file(audit: str, name: str) -> str:

@@ -157,7 +157,7 @@ class SessionStore:
     def named(self, snapshot: Snapshot, session_ids: Sequence[str]) -> tuple[Session, ...]:
         """The sessions of these ids in this order, whatever their sides; StoreError when one is not there.
 
-        One query for all of them: asked for one by one, some hundred sessions cost more than all that is done with them.
+        One query for all: asked for one by one, some hundred sessions cost more than all that is done with them.
         """
         rows = store_snapshot.frozen(self.cursor(), snapshot, None, None, session_ids)
         found = {row.session_id: _session(row) for row in rows}

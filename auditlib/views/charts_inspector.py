@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
-from auditlib.views.figure import BLUE, ORANGE, RED, bottom, exact, figure, limit_line, log_axis, nothing, on_log
+from auditlib.views.figure import BLUE, GREY, ORANGE, RED, bottom, exact, figure, limit_line, log_axis, nothing, on_log
 from auditlib.views.text import in_figure
 
 MOST_EVENTS = 10
@@ -25,13 +25,23 @@ def next_events(table: pd.DataFrame) -> go.Figure:
     ]
     drawn = figure("Next event", "probability", "", height=140 + 34 * len(shown))
     for column, colour in (("full", BLUE), ("cached", ORANGE)):
-        bars = go.Bar(x=shown[column], y=labels, orientation="h", name=f"{column} path")
+        bars = go.Bar(x=shown[column], y=labels, orientation="h", name=f"{column} path", offsetgroup=column)
         bars.marker = {"color": colour, "pattern": {"shape": ["" if ok else "/" for ok in shown["legal"]]}}
         bars.hovertemplate = f"%{{y}}: {column} %{{x:.6f}}<extra></extra>"
+        bars.showlegend = False  # its entry would carry the hatching of the first bar, whatever the others have
         drawn.add_trace(bars)
+        drawn.add_trace(_entry(f"{column} path", colour, column))
+    if not shown["legal"].all():
+        drawn.add_trace(_entry("against the rules", GREY, "full", "/"))
     drawn.update_xaxes(rangemode="tozero")
     drawn.update_yaxes(type="category", autorange="reversed")
     return drawn
+
+
+def _entry(name: str, colour: str, group: str, pattern: str = "") -> go.Bar:
+    """A bar without length, which only the legend shows; one of `group`, so that it takes no room beside the others."""
+    marker = {"color": colour, "pattern": {"shape": pattern}}
+    return go.Bar(x=[None], y=[None], orientation="h", name=name, offsetgroup=group, marker=marker)
 
 
 def gap_along(steps: pd.DataFrame, tolerance: float | None) -> go.Figure:

@@ -16,7 +16,8 @@ def headline(report: Mapping[str, Any]) -> str:
         parts.append(f"refused for {', '.join(failures)}")
         worst = first_failed(report)
         if worst is not None:
-            parts.append(sentence(*worst))
+            # Most audits fail under their own name, which the sentence has just said.
+            parts.append(_figures(worst[1]) if worst[0] in failures else sentence(*worst))
     if missing:
         parts.append(f"not measured: {', '.join(missing)}")
     return "; ".join(parts) if failures else f"not approved; {parts[0]}"
@@ -37,10 +38,14 @@ def first_failed(report: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | N
 
 def sentence(audit: str, check: Mapping[str, Any]) -> str:
     """A failed check in words."""
+    return f"{audit}, {_figures(check)}"
+
+
+def _figures(check: Mapping[str, Any]) -> str:
     if check["value"] is None:
-        return f"{audit}, {check['name']}: {check.get('reason') or 'no finite value'}"
+        return f"{check['name']}: {check.get('reason') or 'no finite value'}"
     return (
-        f"{audit}, {check['name']}: {check['value']:.3g} {check['unit']} where at most "
+        f"{check['name']}: {check['value']:.3g} {check['unit']} where at most "
         f"{check['limit']:.3g} is allowed ({check['count']} observations)"
     )
 

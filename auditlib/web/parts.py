@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
+from auditlib.errors import PrefixgateError
 from auditlib.runs.folder import Run
 from auditlib.views.text import in_markdown, number, safe
 from auditlib.web import clock, parts_jobs, state
@@ -19,6 +21,18 @@ _BADGES = {
 }
 _WORDED = 1
 _LEFT_OUT: Mapping[str, Any] = {"status": "not measured", "checks": [], "problem": "left out"}
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Show what breaks inside as an error in this place of the page, and go on after it.
+
+    Only errors of ours: a store or a run may break while somebody looks at it, and they say what to do then.
+    """
+    try:
+        yield
+    except PrefixgateError as problem:
+        st.error(in_markdown(problem, 2000), icon=":material/error:")
 
 
 def need_run(here: state.Selection, audit: str | None = None) -> Run:

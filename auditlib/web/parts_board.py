@@ -15,7 +15,7 @@ from auditlib.views import trend
 from auditlib.views.summary import headline
 from auditlib.views.text import in_markdown, plural, safe
 from auditlib.views.worst import Worst, worst
-from auditlib.web import address, clock, disk, kept, parts_cases, parts_jobs, state
+from auditlib.web import address, clock, disk, kept, parts, parts_cases, parts_jobs, state
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.exports import downloads, named
 from auditlib.web.text import BADGES, MARKS, check_row, short
@@ -71,7 +71,8 @@ def all_checks(here: state.Selection, run: Run) -> None:
     chosen = st.segmented_control("Show", list(_STATUS), default="all", required=True, key="show")
     statuses = _STATUS[chosen or "all"]
     about = f"{_names(here.entries)} {kept.of_run(run)} {chosen}"
-    frame = kept.made(about, "checks", lambda: _check_table(here, run, statuses))
+    earlier = _measured(here)
+    frame = kept.made(about, "checks", lambda: _check_table(earlier, run, statuses))
     if frame.empty:
         st.text(f"No check is {chosen}.")
         return
@@ -79,9 +80,9 @@ def all_checks(here: state.Selection, run: Run) -> None:
     downloads(frame.drop(columns="earlier runs"), named(run, "checks"), "checks")
 
 
-def _check_table(here: state.Selection, run: Run, statuses: tuple[str, ...] | None) -> pd.DataFrame:
+def _check_table(earlier: pd.DataFrame, run: Run, statuses: tuple[str, ...] | None) -> pd.DataFrame:
     """Checks with one of the statuses as rows of words, each with the values that earlier runs had for it."""
-    trends = trend.small_lines(_measured(here), str(run.manifest["snapshot"]["digest"]))
+    trends = trend.small_lines(earlier, str(run.manifest["snapshot"]["digest"]))
     rows = [
         check_row(audit, check) | {"earlier runs": trend.heights(trends.get((audit, check["name"]), []))}
         for audit, result in run.report["audits"].items()
@@ -148,7 +149,9 @@ def _card_links(here: state.Selection, entry: Entry) -> None:
         if entry != here.entry and entry.folder is not None and here.snapshot is not None:
             parts_jobs.run_all_button(there, row, f"run-{entry.digest}")
         return
-    found = _worst(entry.run)
+    found = None
+    with parts.told():
+        found = _worst(entry.run)
     if found is not None:
         row.page_link(
             "pages/inspector.py",
@@ -181,8 +184,10 @@ def _worst(run: Run) -> Worst | None:
 
 
 def _measured(here: state.Selection) -> pd.DataFrame:
-    """Every check of every run that the board knows."""
-    return _checks_of(here.entries, here.places.runs)
+    """Every check of every run that the board knows; none, and the reason on the page, where one cannot be read."""
+    with parts.told():
+        return _checks_of(here.entries, here.places.runs)
+    return pd.DataFrame()
 
 
 def _checks_of(found: Sequence[Entry], runs: Path) -> pd.DataFrame:

@@ -38,12 +38,12 @@ def imports(store: Path) -> None:
     found = sessions_facts.imports(store)
     if found.empty:
         st.text("No log has been imported yet.")
-    else:
-        # The page shows the viewer's clock, the files keep UTC.
-        moments = [clock.when(moment) for moment in found["imported UTC"]]
-        own = found.drop(columns="imported UTC").assign(imported=moments)
-        st.dataframe(tables.shown(own), key="imports", hide_index=True, alt="Imports")
-        downloads(found, f"{store.stem}-imports", "imports")
+        return
+    # The page shows the viewer's clock, the files keep UTC.
+    moments = [clock.when(moment) for moment in found["imported UTC"]]
+    own = found.drop(columns="imported UTC").assign(imported=moments)
+    st.dataframe(tables.shown(own), key="imports", hide_index=True, alt="Imports")
+    downloads(found, f"{store.stem}-imports", "imports")
     rejects = sessions_facts.rejects(store)
     if len(rejects):
         tables.show(rejects, "rejects", "rejects", "Rows that were left out, with the reason", "")

@@ -11,11 +11,10 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 from streamlit.runtime.pages_manager import PagesManager
 
-from auditlib.errors import PrefixgateError
 from auditlib.runs.folder import Run
 from auditlib.sessions.snapshot import Snapshot
 from auditlib.views.text import in_markdown, safe
-from auditlib.web import address, clock, disk, identity, parts_jobs, state
+from auditlib.web import address, clock, disk, identity, parts, parts_jobs, state
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.text import BADGES, TERMS, short
 
@@ -58,10 +57,8 @@ def main() -> None:
     # Pages are files that Streamlit runs, so this is the only way to hand them something.
     st.session_state[_SELECTION] = _choose(where)
     parts_jobs.job_strip()
-    try:
+    with parts.told():
         page.run()
-    except PrefixgateError as problem:  # a store or run that broke while it was looked at
-        st.error(in_markdown(problem, 2000), icon=":material/error:")
 
 
 def enter() -> state.Selection:

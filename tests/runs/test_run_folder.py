@@ -105,6 +105,17 @@ def test_a_damaged_manifest_is_bad_input_and_not_a_crash(tmp_path, content):
         open_run(run.folder)
 
 
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1 no more PAR1"])
+def test_a_damaged_table_is_bad_input_that_names_the_file(tmp_path, content):
+    run = a_run(tmp_path)
+    for name in ("cache_parity.gaps", "checks"):
+        (run.folder / "tables" / f"{name}.parquet").write_bytes(content)
+    with pytest.raises(RunError, match=r"cache_parity\.gaps\.parquet.*audit again"):
+        run.table("cache parity", "gaps")
+    with pytest.raises(RunError, match=r"checks\.parquet.*audit again"):
+        checks_of_all_runs(tmp_path)
+
+
 def test_runs_are_listed_newest_first_and_half_written_ones_are_passed_over(tmp_path):
     a_run(tmp_path, "old", created="2026-11-29T10:00:00+00:00")
     a_run(tmp_path, "new", created="2026-11-30T10:00:00+00:00", value=2e-6)

@@ -97,7 +97,7 @@ def test_sessions_asked_for_by_name_come_in_the_order_asked_for_from_both_sides(
     asked = (held[1], rest[0], held[0])
     assert store.named(snapshot, [session.session_id for session in asked]) == asked
     assert store.named(snapshot, ()) == ()
-    with pytest.raises(StoreError, match="no session \"it's\""):
+    with pytest.raises(StoreError, match='no session "it\'s"'):
         store.named(snapshot, [held[0].session_id, "it's"])
 
 

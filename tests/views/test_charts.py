@@ -123,6 +123,16 @@ def test_illegal_events_are_hatched_and_marked():
     assert list(bars.marker.pattern.shape) == ["", "/"]
 
 
+def test_the_legend_of_next_events_says_what_hatching_means_and_hatches_nothing_else():
+    table = pd.DataFrame({"event": ["a", "b"], "full": [0.9, 0.1], "cached": [0.8, 0.2], "legal": [False, True]})
+    for legal, told in ((table["legal"], ["against the rules"]), (True, [])):
+        traces = [
+            trace for trace in charts_inspector.next_events(table.assign(legal=legal)).data if trace.showlegend is None
+        ]
+        assert [trace.name for trace in traces] == ["full path", "cached path", *told]
+        assert [trace.name for trace in traces if trace.marker.pattern.shape] == told
+
+
 def test_a_step_over_the_tolerance_is_a_cross_also_when_its_gap_is_not_a_number():
     steps = pd.DataFrame({"step": [1, 2, 3], "event": ["x", "y", "z"], "gap": [1e-9, 1.0, np.nan]})
     line = charts_inspector.gap_along(steps, 1e-5).data[0]

@@ -314,6 +314,17 @@ def test_a_damaged_run_is_named_and_does_not_hide_the_others(tmp_path, monkeypat
     assert "Refused for cache parity" in words(app)
 
 
+def test_a_damaged_table_is_told_in_words_beside_all_that_can_be_shown(tmp_path, monkeypatch):
+    world = make_world(tmp_path)
+    for name in ("checks", "cache_parity.gaps"):
+        (world.refused.folder / "tables" / f"{name}.parquet").write_bytes(b"PAR1 no more")
+    settings_for(monkeypatch, tmp_path / "h", world.store, world.runs)
+    app = opened("board")
+    assert words(app).count("cannot be read") == 2
+    assert "Refused for cache parity" in words(app)
+    assert "single events" in set(app.dataframe[-1].value["check"])
+
+
 def test_a_revision_whose_folder_is_gone_is_marked_and_not_inspected(tmp_path, monkeypatch):
     world = make_world(tmp_path)
     (world.faulty.folder / "revision.json").unlink()
