@@ -9,7 +9,7 @@ from __future__ import annotations
 class PrefixgateError(Exception):
     """Root of every error raised on purpose."""
 
-    exit_code = 4
+    exit_code = 4  # a fault of our own, where no subclass blames the input or a signature
 
 
 class InputError(PrefixgateError):

@@ -20,6 +20,7 @@ def sha256_of(path: Path) -> str:
 def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
     """Write `content` to `path` so that a crash leaves the old file or the new one, never half of either."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the target: a rename is one step only within one file system.
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -46,9 +47,11 @@ def whole_folder(target: Path) -> Iterator[Path]:
     aside.mkdir()
     try:
         yield aside
+        # Content before names: after a power cut a folder must not stand there with empty files.
         for path in sorted(aside.rglob("*")):
             sync_file(path)
         sync_folder(aside)
+        # Where `target` has come to hold anything meanwhile, the system refuses: nothing is overwritten.
         aside.rename(target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -28,6 +28,7 @@ def _requests(checked: CheckedDecoder, material: Material) -> list[tuple[str, Ca
     def one_of_two() -> object:
         """One event more for two rows, of which one is full and one still has room."""
         events, valid = checked.stack([full, full])
+        # A bound that is checked over the batch and not row by row shows only beside a row that has room.
         valid[1, 1:] = False
         _, cache = checked.prefill(events, valid)
         return checked.extend(events[:, :1], valid[:, :1], cache)

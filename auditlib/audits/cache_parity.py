@@ -98,6 +98,7 @@ def _measure(subject: Subject) -> Findings:
 def _measurements(parity: _Parity, tolerance: Tolerance) -> Iterator[Measurement]:
     everywhere, by_probe = parity.singles.observed(), parity.bench.gaps
     for found in by_probe.measurements():
+        # The battery and the sweep of all held-out prefixes are one check: the worse of them counts.
         if found.name == SINGLE:
             largest, count = max(found.value, everywhere.worst), found.count + everywhere.count
             yield Measurement(SINGLE, largest, found.unit, count)

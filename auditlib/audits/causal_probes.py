@@ -99,9 +99,11 @@ def truncation(checked: CheckedDecoder, rows: Sequence[Row], seen: Change) -> fl
     whole = checked.whole(rows)  # [B, T, V]
     for length in range(1, max(len(row) for row in rows)):
         longer = [index for index, row in enumerate(rows) if len(row) > length]
+        # Rows that begin alike share one reading of their beginning.
         place = {row: index for index, row in enumerate(sorted({rows[index][:length] for index in longer}))}
         alone = checked.full(*checked.stack(list(place)))[[place[rows[index][:length]] for index in longer]]
         _note_all(seen, alone, whole[longer, :length], [rows[index] for index in longer])
+    # An infinite logit makes changes look small beside it; "not finite logits" refuses such a decoder by itself.
     return float(torch.nan_to_num(whole).abs().max())
 
 

@@ -43,6 +43,7 @@ class _Causality:
         self.floor = FloorStudy(subject, held, self.rows, self.precise, self.watch)
         self.truncation = IN_OWN_DTYPE if self.precise.decoder is None else IN_FLOAT64
         self.seen = {name: Change() for name in (self.truncation, EXHAUSTIVE, APPEND, JACOBIAN, POISON)}
+        # Changes are relative to the largest logit, but to no less: small logits must not make them look large.
         self.largest = 1.0
         trial = self.rows.rows(1, 4, "trial")[0]
         self.gradients, self.no_gradients = differentiable(self.fine, trial)
@@ -56,6 +57,7 @@ class _Causality:
         for batch in (*batches(self.held_out, self.rows.vocabulary, self.subject.most_rows), list(self.rows.made_up)):
             yield self.truncation, lambda batch=batch: self._truncate(batch)  # type: ignore[misc]
         yield self.truncation, self._truncate_long
+        # Once where both are the same decoder: in float64, or without a float64 path.
         for checked in dict.fromkeys((self.own, self.fine)):
             for laid in cases(self.rows):
                 yield EXHAUSTIVE, lambda checked=checked, laid=laid: self._exhaust(checked, laid)  # type: ignore[misc]

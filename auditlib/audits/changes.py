@@ -32,6 +32,7 @@ def moved(left: Tensor, right: Tensor) -> Moved:
     Two NaN count as the same: that they are NaN is counted elsewhere.
     """
     differ = (left != right) & ~(left.isnan() & right.isnan())
+    # Two infinities of one sign are the same, and yet their difference is NaN: only what differs is measured.
     apart = torch.where(differ, (left.double() - right.double()).abs(), 0.0).amax(-1)
     return Moved(torch.where(apart.isnan(), math.inf, apart), differ.sum(-1))
 
@@ -59,6 +60,7 @@ class Change:
         if not bool(differ.any()):
             return
         self.moved += int(differ.sum())
+        # Below every change, so that a place that stayed as it was is never among the largest.
         shown = torch.where(differ > 0, found.apart, -1.0).cpu()
         self.largest = max(self.largest, float(shown.max()))
         for place in shown.flatten().topk(min(_AT_ONCE, int((shown >= 0).sum()))).indices.tolist():

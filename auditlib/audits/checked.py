@@ -126,10 +126,12 @@ class Alone:
         unknown = [row for row in dict.fromkeys(rows) if row not in self._known]
         if unknown:
             for row, logits in zip(unknown, self._checked.whole(unknown), strict=True):
+                # Cloned: a view would keep the whole batch in memory and make the bound mean nothing.
                 self._remember(row, logits[: len(row)].clone())
 
     def _remember(self, row: Row, logits: Tensor) -> None:
         if self._numbers + logits.numel() > _MOST_REMEMBERED:
+            # All at once: what is remembered decides how long an audit takes, never what it finds.
             self._known.clear()
             self._numbers = 0
         self._known[row] = logits

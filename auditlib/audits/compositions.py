@@ -37,7 +37,7 @@ def compositions(served: Served, batch: FixedBatch) -> Iterator[Composition]:
     company that leaves after one event, and as sessions that come again.
     """  # noqa: D205 - one sentence
     places = list(range(len(batch.prefixes)))
-    slots = max(2, served.bounds.slots)
+    slots = max(2, served.bounds.slots)  # one slot would be "alone" once more
     most = served.bounds.residents
     yield _composed("alone", 1, served, batch, places, residents=0)
     yield _composed("by eight", _EIGHT, served, batch, places, residents=most)
@@ -78,6 +78,7 @@ def _short_and_long(batch: FixedBatch) -> list[int]:
     """Places in turns from both ends of the lengths."""
     ranked = sorted(range(len(batch.prefixes)), key=lambda place: len(batch.prefixes[place]))
     turned = [place for pair in zip(ranked, reversed(ranked), strict=True) for place in pair]
+    # Coming from both ends each place stands there twice, once in either half.
     return turned[: len(ranked)]
 
 

@@ -99,6 +99,7 @@ class Case:
         """The case as JSON that `from_json` reads back to an equal case; infinity is the word "infinite"."""
         document = {"format": FORMAT, "kind": "counterexample", **asdict(self)}
         document["gap"] = self.gap if math.isfinite(self.gap) else "infinite"
+        # JSON has no infinity: Python would write one all the same, which other readers then refuse.
         return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
@@ -167,6 +168,7 @@ def _case(document: Mapping[str, Any]) -> Case:
     expect = _among(document["expect"], get_args(Expect), "expect")
     if (against is None) == (expect == "same"):
         raise InputError(f"a case that expects {expect!r} has {'no' if expect != 'same' else 'a'} side to compare with")
+    # Answers to two different questions may differ: that would be a counterexample of nothing.
     if against is not None and against.prefix() != asked.prefix():
         raise InputError("its two sides read different events up to the position that they compare")
     audit, check, revision = (str(document[name]) for name in ("audit", "check", "revision"))
@@ -214,6 +216,7 @@ def _step(document: Mapping[str, Any], where: str) -> Step:
 
 
 def _whole(value: object, where: str) -> int:
+    # Not `isinstance`: true and false are integers to it, and would pass for the ids 1 and 0.
     if type(value) is not int or value < 0:
         raise InputError(f"{where}: {value!r} is no whole number from 0")
     return value

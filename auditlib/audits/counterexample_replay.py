@@ -33,6 +33,7 @@ def replay(case: Case, decoder: Decoder, device: str = "cpu") -> float:
     """
     checked = CheckedDecoder(decoder, device, lambda: None)
     if case.expect == "refused":
+        # By the length of this decoder: one that holds more than the one found wanting serves them by right.
         outgrown = max(map(len, history(case.asked.steps))) > decoder.context_length
         return math.inf if outgrown and refusal(lambda: logits_of(case.asked, checked)) is None else 0.0
     asked = logits_of(case.asked, checked)

@@ -56,6 +56,7 @@ def held_out_coverage(subject: Subject, held: HeldOut, compared: PrefixGaps) -> 
     beyond = {row[:length] for row in rows for length in range(context + 1, len(row) + 1)}
     beyond_weight = sum(max(0, len(row) - context) for row in rows)
     levels = list(zip(held.trie.levels, compared.worst, strict=True))
+    # A prefix that no pass has reached stands at -1.
     covered = sum(int((found >= 0).sum()) for _, found in levels)
     covered_weight = sum(int(level.weight[found.numpy() >= 0].sum()) for level, found in levels)
     weight = sum(int(level.weight.sum()) for level, _ in levels)

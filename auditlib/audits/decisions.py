@@ -23,6 +23,7 @@ class Decisions:
     def add(self, cached: Tensor, exact: Tensor, margin: float) -> None:
         """Compare logits [N, V]. Where the exact choice leads by less than `margin`, either outcome is right."""
         for top in _TOP:
+            # With no more events than places, every event is chosen and no choice can differ.
             if top < exact.shape[-1]:
                 self._choices(cached, exact.double(), top, margin)
         logs = F.log_softmax(exact.double(), -1)

@@ -45,6 +45,7 @@ def settle_threads(count: int = 1) -> None:
     rounding, changes with the count.
     """
     torch.set_num_threads(count)
+    # Read when a process starts: it is for those that are started from here.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 

@@ -131,4 +131,5 @@ def _only_budget_ends(case: PrefixCase, before: Row, bounds: Bounds, event_map: 
         return False
     left = np.array([bounds.room(case) - len(before)])
     within = case.automaton.allowed(np.array([state]), left)[0]
+    # The order knows other ways on, and the budget leaves none of them.
     return int(within.sum()) <= 1 < int(case.automaton.legal[state].sum())

@@ -69,6 +69,7 @@ class Gaps:
         """Note `gaps` [B, T] of the beginnings of `rows`, where `looked` [B, T]: column t has t + 1 events."""
         seen = self.probes.setdefault(probe, Observed())
         seen.count += int(looked.sum())
+        # Gaps are never negative: at -1 a place that was not looked at is never the worst.
         shown = torch.where(looked, gaps, -1.0)
         seen.worst = max(seen.worst, float(shown.max()))
         for place in shown.flatten().topk(min(_KEPT, int(looked.sum()))).indices.tolist():
@@ -155,6 +156,7 @@ class PrefixGaps:
         for depth, level in enumerate(self.worst):
             seen = level[level >= 0]
             if len(seen):
+                # A gap that was measured, and not a mean of two.
                 middle, high = (float(torch.quantile(seen, q, interpolation="higher")) for q in (0.5, 0.95))
                 lines.append((depth + 1, float(seen.max()), high, middle, len(seen)))
         return pd.DataFrame(lines, columns=["step", "worst", "p95", "median", "prefixes"])

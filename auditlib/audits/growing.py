@@ -81,6 +81,7 @@ class Growing:
         """Extend each row by its count; nothing happens when no row has any event left."""
         begins = list(self.read)
         pieces = [row[read : read + count] for row, read, count in zip(self.rows, begins, counts, strict=True)]
+        # All rows are over: a call of padding alone would measure nothing.
         if not any(pieces):
             return
         events, valid = self._laid(pieces)

@@ -140,5 +140,6 @@ def _next(
             "legal_after": legal[1],
         }
     )
+    # What is no number is the largest change of all: sorted behind the others it would not be seen.
     size = (table["after"] - table["before"]).abs().fillna(float("inf"))
     return table.iloc[size.to_numpy().argsort(kind="stable")[::-1]].reset_index(drop=True)

@@ -20,8 +20,9 @@ _CLEAR_ROUNDOFFS = 32
 
 def session_rows(subject: Subject) -> dict[Row, int]:
     """Distinct held-out rows with their ends and how many sessions have each; cut so that the context holds them."""
-    longest = subject.decoder.context_length + 1
+    longest = subject.decoder.context_length + 1  # one more: the last event is predicted, never read
     counted = Counter(subject.row(session)[:longest] for session in subject.held_out)
+    # In one order, as sums of floats depend on it: sessions that come in another give the same figures.
     return dict(sorted(counted.items(), key=lambda item: (len(item[0]), item[0])))
 
 

@@ -64,6 +64,7 @@ class _Numerics:
         full = self.own.whole(batch)
         exact = full if self.fine is None else self.fine.whole(batch)
         cached, seen = cached_logits(self.own, batch, Advance(1, 1), self.rows.alphabet[0])
+        # Two logits may be off by the tolerance towards each other: a lead of less than twice that is a tie.
         self.decisions.add(cached[seen], exact[seen], 2 * self.tolerance.tolerance)
         if self.fine is not None:
             self.errors.add(batch, cached, full, exact)

@@ -84,6 +84,7 @@ def _ties(runs: Runs, setting: Setting, cases: Sequence[PrefixCase]) -> int:
         return 0
     together = runs.run(setting, [*cases, *cases], decoder=precise)  # in company, if only of their own copies
     alone = runs.run(setting, cases, 1, precise)
+    # The second half of `together` is company: not strict, so that it is left out.
     return sum(events_of(one) == events_of(other) for one, other in zip(alone, together, strict=False))
 
 
@@ -91,6 +92,7 @@ def narrow_differs(runs: Runs, setting: Setting, cases: Sequence[PrefixCase]) ->
     """How many prefixes, run with top-k 1 and with the narrowest top-p, do not get greedy's events; how many ran."""
     some = [cases[place] for place in places(len(cases), _REGROUPED)]
     wanted = [events_of(one) for one in runs.run(Setting("greedy", "greedy", setting.order_mask), some)]
+    # So small a share is reached by the likeliest event alone.
     narrow = (replace(setting, top_k=1, width=1), replace(setting, top_k=0, top_p=1e-9, width=1))
     got = [events_of(one) for only in narrow for one in runs.run(only, some)]
     return sum(one != other for one, other in zip(got, wanted * len(narrow), strict=True)), len(got)

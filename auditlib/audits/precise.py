@@ -38,6 +38,7 @@ def load_precise(subject: Subject, watch: Watch) -> Precise:
     logits = checked.full(*checked.stack([row]))
     if logits.dtype != torch.float64:
         return Precise(None, f"asked for float64, the decoder answers in {logits.dtype}")
+    # One such number is chance; where all are, a coarser result was widened at the end.
     if bool((logits.float().double() == logits).all()):
         return Precise(None, "the float64 logits are all float32 numbers: it seems to compute in a coarser dtype")
     return Precise(decoder)

@@ -64,6 +64,7 @@ def _distinct(subject: Subject, most: int) -> tuple[list[list[PrefixCase]], list
     valid: list[dict[_Key, PrefixCase]] = [{} for _ in range(_band(subject.decoder.context_length) + 1)]
     invalid: dict[_Key, PrefixCase] = {}
     for case in _candidates(subject):
+        # By identity: sessions under the same rules are given one and the same automaton.
         key, band = (id(case.automaton), case.row), valid[_band(len(case.row))]
         # Most candidates repeat one that is known: asking the order about each would take most of the time.
         if key in band or key in invalid or len(band) == most:
@@ -141,4 +142,5 @@ def _band(length: int) -> int:
 
 
 def _hash(name: str) -> int:
+    # Not hash(), which is another in every process.
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")

@@ -106,6 +106,6 @@ def _ask_reloaded(guard: GuardedDecoder, reloaded: GuardedDecoder, row: Row) -> 
 
 def _tensors(guard: GuardedDecoder, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
     width = max(map(len, rows))
-    events = [[*row, *[0] * (width - len(row))] for row in rows]
+    events = [[*row, *[0] * (width - len(row))] for row in rows]  # any id will do under padding: it is never read
     valid = [[place < len(row) for place in range(width)] for row in rows]
     return torch.tensor(events, dtype=torch.int64, device=guard.device), torch.tensor(valid, device=guard.device)

@@ -56,6 +56,7 @@ class ShiftStudy:
         events = torch.tensor(row)
         for shift in SHIFTS:
             places = torch.arange(1, len(guesses))
+            # The start token is no event that could be told: it stands in front of every row.
             places = places[(places + shift >= 1) & (places + shift < len(row))]
             told = events[places + shift]
             self._nll[shift] -= weight * float(guesses[places, told].sum())

@@ -43,6 +43,7 @@ class StoredProbe:
             found = _contents(self._shown, growing.cache)
             for row, read, (stored, length) in zip(growing.rows, growing.read, found, strict=True):
                 wanted = self._alone(row[:read])
+                # Contents of another length have no difference: a wrong length is wrong by itself.
                 fits = length == read and stored.shape == wanted.shape
                 self._worst = max(self._worst, _apart(stored, wanted) if fits else math.inf)
                 self._count += 1

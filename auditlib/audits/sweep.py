@@ -39,4 +39,5 @@ def cached_logits(checked: CheckedDecoder, rows: Sequence[Row], advance: Advance
         new = slice(begin, min(begin + advance.size, longest))
         logits[:, new], cache = checked.extend(events[:, new], valid[:, new], cache)
     places = torch.arange(longest)
+    # A prefill answers for its last event only: the columns before it were never filled.
     return logits, (places >= first - 1) & (places < lengths[:, None])

@@ -23,6 +23,7 @@ class Watch:
 
     def run(self, pieces: Iterable[Piece]) -> None:
         """Do all pieces in order; the watcher may raise CancelledError before each and within."""
+        # Listed first, for the total: a generator of pieces must not ask for what an earlier piece finds.
         listed: Sequence[Piece] = tuple(pieces)
         for done, (note, work) in enumerate(listed):
             self._done, self._total, self._note = done, len(listed), note
