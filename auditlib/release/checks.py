@@ -80,6 +80,7 @@ def check(limit: Limit, name: str, found: Measured, at_most: float | None) -> Ch
     if found.problem is not None:
         return Check(limit, name, "not measured", f"the audit stopped: {found.problem}", at_most=at_most)
     results = found.named(name)
+    # Two numbers of one name are none: an audit could else measure until one of them is within the limit.
     if len(results) != 1:
         reason = f"measured {len(results)} times under one name" if results else "not measured"
         return Check(limit, name, "not measured", reason, at_most=at_most)
@@ -92,6 +93,7 @@ def _weigh(limit: Limit, name: str, result: MeasurementLike, at_most: float | No
     def _out(status: Status, reason: str) -> Check:
         return Check(limit, name, status, reason, value, result.unit, count, at_most)
 
+    # First, whatever the value: too few observations are neither a pass nor a failure.
     if count < limit.min_count:
         return _out("not measured", f"rests on {count} of {limit.min_count} observations")
     if result.value is None:
@@ -109,6 +111,7 @@ def holds(one: Mapping[str, object]) -> bool:
     value, limit = finite(one.get("value")), finite(one.get("limit"))
     if value is None or limit is None or one.get("status") != "passed":
         return False
+    # The word "passed" is somebody's claim: the numbers beside it have to say so too.
     return value <= limit and observations(one.get("count")) >= 1
 
 

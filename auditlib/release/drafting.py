@@ -48,6 +48,7 @@ def next_place(trust: Trust | None, previous: Path | None, ledger: Path | None, 
 
     Without a trust file `previous` is taken as it is: the new verdict names its digest, so a false one binds nobody.
     """
+    # A set, as file and ledger may both name the newest verdict: then it must be the same one.
     heads = {(entry.sequence, entry.verdict) for entry in read_ledger(ledger)[-1:]} if ledger else set()
     if previous is not None:
         data = verdict_bytes(previous)

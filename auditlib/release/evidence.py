@@ -55,6 +55,7 @@ class EvidenceFile:
 def read_evidence(path: Path) -> EvidenceFile:
     """The evidence in the file at `path`; InputError for a file that is not exactly one document of the known form."""
     try:
+        # Asked first: what is no file, or has no end, must not be read into memory.
         data = path.read_bytes() if path.is_file() and path.stat().st_size <= LARGEST else None
     except OSError as error:
         raise InputError(
@@ -80,6 +81,7 @@ def parse_evidence(document: Mapping[str, Any], digest: str) -> EvidenceFile:
         raise ValueError("it holds no checks")
     hex_of(document["artifact"])
     checks = tuple(_check(one) for one in listed)
+    # A status that claims more than its checks is taken down; none is ever raised.
     borne_out = all(holds(one) for one in checks)
     return EvidenceFile(
         kind, digest, document["artifact"], status if status != "passed" or borne_out else "failed", checks
@@ -135,6 +137,7 @@ def missing_limits(policy: Mapping[str, Any], checks: Sequence[Mapping[str, Any]
     stated = serving.get("limits", {}) if isinstance(serving, Mapping) else {}
     for name, most in stated.items():
         widest = finite(most)
+        # A check that was held against less than the policy allows answers for it; one held against more does not.
         mine = [finite(one["limit"]) for one in checks if str(one["name"]).rpartition(": ")[2] == name]
         if widest is None or not any(limit is not None and limit <= widest for limit in mine):
             yield str(name)

@@ -46,6 +46,7 @@ def facts_of(
 
     So it is for evidence about another artifact than the one given.
     """
+    # What a reviewer was shown must still be what lies there: a page may be open for hours.
     for name, held in (("report.json", report), ("manifest.json", manifest)):
         if _document(run_folder / name) != held:
             raise IntegrityError(f"{run_folder / name} is not what was shown for signing; open the run again")

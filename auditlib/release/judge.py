@@ -46,6 +46,7 @@ class Judgement:
         """Names of what was measured and fails, each once, in the order of `FAILURES`."""
         found = {one.limit.failure for one in self.proposed if one.status == "failed"}
         summary = headline(self.proposed)
+        # The public gate is asked as well: a report never says less than contract 3 would.
         found.update(summary.failures if summary else ())
         return [name for name in FAILURES if name in found]
 
@@ -104,6 +105,7 @@ class Judgement:
         """What speaks against releasing cache acceleration ("cache") or one decoding setting ("decoding")."""
         return [
             f"{one.limit.audit}: {one.name}: {one.reason}"
+            # Comparisons too: a setting that fails as one never speaks against the release, but stays blocked itself.
             for one in self.checks
             if one.status != "passed"
             and (
@@ -153,6 +155,7 @@ def _checks(
         if not _spared(limit, found):
             yield check(limit, limit.check, found, at_most)
         return
+    # A name on both sides is judged once, as proposed: being compared must not excuse it.
     for setting, kind in {**comparisons, **settings}.items():
         if not limit.kinds or kind in limit.kinds:
             one = check(limit, f"{setting}: {limit.check}", found, at_most)
@@ -163,6 +166,7 @@ def _at_most(limit: Limit, found: Measured, largest_tolerance: float) -> float |
     if limit.at_most != "tolerance":
         return float(limit.at_most)
     measured = tolerance(found)
+    # However much a device rounds, what it measured of itself cannot widen the limit beyond this.
     return None if measured is None else min(measured, largest_tolerance)
 
 

@@ -54,6 +54,7 @@ def write_private_key(path: Path, passphrase: bytes) -> ec.EllipticCurvePrivateK
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Its mode from the first moment: a chmod afterwards would leave it readable in between.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise KeyFileError(f"{path} is there already and a key is never overwritten; choose another name") from None
@@ -84,6 +85,7 @@ def _private_pem(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             pem = file.read(1 << 16)
+            # Of the file that was read, and not of what may have its name by now.
             mode = os.fstat(file.fileno()).st_mode
     except OSError as error:
         raise KeyFileError(f"{path}: the key cannot be read: {error.strerror}; give the path of a key file") from error

@@ -51,6 +51,7 @@ def read_ledger(path: Path) -> tuple[Entry, ...]:
 
 def require_next(entries: tuple[Entry, ...], statement: Statement) -> None:
     """Raise RefusedError ("replayed") unless a verdict is the newest one of a ledger, or the next after it."""
+    # An empty ledger knows of nothing: the first verdict that it is shown is where its line begins.
     if not entries or statement.digest == entries[-1].verdict:
         return
     head = entries[-1]
@@ -93,6 +94,7 @@ def holds(path: Path, statement: Statement) -> bool:
 def held(path: Path) -> Iterator[None]:
     """Keep other processes and threads from adding to a ledger; the lock vanishes with its holder, also by a kill."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # A file of its own: the ledger is replaced at each writing, and a lock on it would go with the old one.
     descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -49,6 +49,7 @@ def read_chain(path: Path, trust: Trust, head: str | None = None) -> Chain:
     plan, standing = follow(moves)
     digests = [digest_of(transition_bytes(move)) for move in moves]
     for known in (_written_head(path), head):
+        # In it, not its newest: a head that was noted once stays good while the chain grows.
         if known is not None and known not in digests:
             raise RefusedError("replayed", f"{path.name} lacks a transition that was in it before; restore it whole")
     return Chain(moves, tuple(person for _, person in opened), plan, standing, digests[-1])

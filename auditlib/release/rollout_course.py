@@ -13,7 +13,7 @@ from auditlib.release.rollout_plan import SHADOW, Plan, parse_plan
 from auditlib.release.rollout_standing import FALLBACK_ONLY, REPLAYED, ROLLED_BACK, Standing
 from auditlib.release.rollout_transition import Transition, digest_of, transition_bytes
 
-_SKEW_US = 300 * 1_000_000
+_SKEW_US = 300 * 1_000_000  # between the counting of the log and the move that rests on it
 _NEEDED_DOCUMENT = {FALLBACK_ONLY: "replay", REPLAYED: "verdict"}
 """What the move out of each state before the first stage rests on."""
 
@@ -73,6 +73,7 @@ def _require_next(before: Transition, after: Transition) -> None:
     if after.time < before.time:
         raise RefusedError("replayed", f"{where} is dated before transition {before.sequence}")
     rows = {one["name"]: one["rows"] for one in after.files}
+    # A move that read no log, such as a pause by hand, has nothing to fall behind in.
     if after.files and any(rows.get(one["name"], -1) < one["rows"] for one in before.files):
         raise RefusedError("replayed", f"{where} stands on fewer rows than transition {before.sequence}")
 
@@ -130,6 +131,7 @@ def _moved(standing: Standing, move: Transition, evidence: LiveEvidence | None) 
         accepted = standing.accepted if evidence is None else evidence.faults
         return replace(standing, paused=False, accepted=accepted)
     slow_us = standing.slow_us
+    # Set once, by the shadow stage: what later rows are held against must not move along with them.
     if standing.state == SHADOW and evidence is not None:
         slow_us = evidence.shadow_slow_us
     entered = {**standing.entered, move.to: move.microseconds}

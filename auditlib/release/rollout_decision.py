@@ -155,6 +155,7 @@ def _lacking(plan: Plan, standing: Standing, evidence: LiveEvidence, needed: tup
         return
     counts = evidence.stages[standing.state]
     for name, share, most in _shares(plan, counts, evidence):
+        # A share of no rows is NaN, which is tolerated nowhere.
         if not share <= most:
             yield f"{name}: {share:.2%} of the rows, {most:.2%} are tolerated"
     if standing.state == SHADOW and evidence.shadow_slow_us is None:

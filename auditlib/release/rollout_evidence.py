@@ -139,6 +139,7 @@ class _Units:
         stages = len(plan.names)
         key = ((unit * stages + sound.stage) * 2 + rows.arm)[counted]
         order = np.argsort(key, kind="stable")
+        # No key is negative, so the first row always begins a group.
         starts = np.flatnonzero(np.diff(key[order], prepend=-1))
         group = key[order][starts]
         self.arm, self.stage = group % 2, (group // 2) % stages

@@ -148,6 +148,7 @@ def _any(flags: _Flags, starts: NDArray[np.int64]) -> _Flags:
 def _both_arms(key: NDArray[np.int64], arm: NDArray[np.int8], stage: NDArray[np.int64]) -> int:
     """Number of keys that both arms answered outside the shadow stage."""
     canary = stage > 0
+    # Each key once an arm: a key that follows itself was answered by both.
     found = np.unique(key[canary] * 2 + arm[canary]) // 2
     return int((np.diff(found) == 0).sum())
 
@@ -163,6 +164,7 @@ def _late(kept: LiveRows, stage: NDArray[np.int64], plan: Plan, standing: Standi
     """Rows of a stage that arrived when the next one had begun [N]: somebody still serves by the old assignment."""
     grace = int(plan.whole.late_seconds * _SECOND)
     never = np.iinfo(np.int64).max
+    # The grace is taken off first: added to the largest integer it would wrap round to long ago.
     over = [standing.entered.get(name, never - grace) + grace for name in plan.names[1:]]
     return np.asarray(kept.arrival > np.array([*over, never], np.int64)[stage])
 

@@ -168,4 +168,5 @@ def _next(chain: Chain, signer: Signer, moment: datetime, kind: Kind, to: str, *
 
 
 def _now(now: datetime | None) -> datetime:
+    # To the second, as it is signed: a finer moment would not be the same when read back.
     return (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)

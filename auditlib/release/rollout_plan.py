@@ -118,6 +118,7 @@ def _stages(listed: object) -> tuple[Stage, ...]:
         raise ValueError('"stages" must list "shadow" and at least one canary stage')
     stages = tuple(_stage(number, entry) for number, entry in enumerate(listed))
     shares = [stage.share for stage in stages[1:]]
+    # Equal shares are refused as well: a stage that gives the new arm no more than the last shows nothing new.
     _check(shares == sorted(set(shares)), '"share"', "growing from stage to stage")
     return stages
 

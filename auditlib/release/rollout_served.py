@@ -39,6 +39,7 @@ def what_is_wrong(chain: Chain, rows: LiveRows, health: Mapping[str, Any] | None
         yield f"the rollout is at {chain.standing.state}, it was not released"
         return
     released = chain.standing.entered[RELEASED]
+    # Servers hear of a release a little later, and go on as before until then.
     since = rows.take(rows.arrival > released + chain.plan.whole.late_seconds * _SECOND)
     if since.count == 0:
         yield f"no row is newer than the release of {stamp(chain.moves[-1].time)}: what is served was not seen"

@@ -101,6 +101,7 @@ def parse_transition(payload: bytes) -> Transition:
     """The move in verified bytes; RefusedError ("malformed") when it is not exactly what `transition_bytes` writes."""
     try:
         move = _parse(read_object(payload))
+        # Written again and compared: nothing can hide in a name that this program does not read.
         whole = transition_bytes(move) == payload
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise RefusedError("malformed", f"it is no transition of a rollout: {_said(error)}") from error

@@ -78,6 +78,7 @@ def _log_likelihood_ratio(log_odds: float, yes: float, no: float) -> NDArray[np.
 
 
 def _log_sum(logs: NDArray[np.float64]) -> float:
+    # Around the largest: the sums themselves are too large, or too small, for a float.
     top = float(logs.max())
     return top + math.log(float(np.exp(logs - top).sum()))
 

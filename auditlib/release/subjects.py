@@ -25,6 +25,7 @@ def folder_digests(folder: Path) -> dict[str, str]:
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder; give the folder that the verdict is about")
     found = {}
+    # The link is asked about first: `is_file` follows it, and would call it plain.
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
             raise RefusedError("wrong artifact", f"{path} is a link or a special file; only plain files are released")

@@ -175,6 +175,7 @@ def _require_new_person(envelope: bytes | None, trust: Trust | None, reviewer: s
     if envelope is None:
         return
     person = trust.keys[reviewer]
+    # One signature is enough to ask who has signed so far.
     if person.holder in {key.holder for key in open_envelope(envelope, replace(trust, threshold=1)).keys}:
         raise KeyFileError(f"{person.person} has signed this verdict already; another person must sign")
 
@@ -187,4 +188,5 @@ def _age(statement: Statement, now: datetime, max_age: timedelta | None) -> time
         raise RefusedError(
             "stale", f"it was signed {stamp(statement.time)}, longer ago than {max_age}; ask for a new one"
         )
+    # A clock that is a little ahead makes no age below nothing.
     return max(age, timedelta())
