@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -99,3 +100,13 @@ class ToyDecoder:
     def _check_length(self, row: Row) -> None:
         if len(row) > self.context_length:
             raise ContextExceededError(f"{len(row)} events exceed the context of {self.context_length}; shorten them")
+
+
+class Around:
+    """A decoder that does what another does, but for what a subclass overrides; it offers whatever the other offers."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,3 +101,15 @@ def replaced(folder: Path, name: str, content: bytes) -> None:
     (folder / name).write_bytes(content)
     listed = f"sha256:{hashlib.sha256(content).hexdigest()}"
     rewritten(folder, lambda document: document["files"].__setitem__(name, listed))
+
+
+def put(*path_and_value: Any) -> Callable[[Any], None]:
+    """A change to a document: the last argument stands at the path that the others name from then on."""
+    *path, last, value = path_and_value
+
+    def change(document: Any) -> None:
+        for part in path:
+            document = document[part]
+        document[last] = value
+
+    return change

@@ -13,6 +13,7 @@ from auditlib.release.checks import Measured
 from auditlib.release.serving_limits import REPLAY_LIMITS, judge_serving
 from auditlib.serving.engine import Engine
 from auditlib.serving.fixed_batch import FixedBatch, read_fixed_batch
+from tests.doubles import Around
 from tests.packed import small_artifact
 
 ROWS = 12
@@ -45,16 +46,6 @@ def standing(found):
 
 def value(found, name):
     return next(one.value for one in found.measurements if one.name == name)
-
-
-class Around:
-    """A decoder that does what another does."""
-
-    def __init__(self, inner):
-        self.inner = inner
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
 
 
 class Leaks(Around):

@@ -108,6 +108,19 @@ def settled(page: Page, seconds: float = 60) -> Page:
     return page
 
 
+def sign(page: Page, key: str, passphrase: str, comment: str, button: str = "Sign") -> None:
+    """Fill in the form of the page Verdict and press its button."""
+    settled(page)
+    box = page.get_by_role("combobox", name="Your key")
+    if box.input_value() != key:
+        box.click()
+        box.fill(key)
+        page.keyboard.press("Enter")
+    page.get_by_role("textbox", name="Comment").fill(comment)
+    page.get_by_label("Passphrase of the key").fill(passphrase)
+    page.get_by_role("button", name=button, exact=True).click()
+
+
 def sections(page: Page) -> Iterator[str]:
     """Name of each section of an open page, while it is drawn; one without a name where the page has no tabs."""
     names = page.get_by_role("tab").all_inner_texts()

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from auditlib.release.identity import Identity
 from auditlib.release.signing import new_key
 from auditlib.release.verdict import verify_verdict
-from tests.browser.driving import free_port, server, settled
+from tests.browser.driving import free_port, server, settled, sign
 from tests.browser.provider import CLIENT, SECRET, provider
 from tests.web.world import make_world
 
@@ -64,17 +64,6 @@ def log_in(page, name, button="Log in"):
     page.get_by_role("link", name=name, exact=True).click(timeout=SLOW)
 
 
-def fill(page, key, comment):
-    box = page.get_by_role("combobox", name="Your key")
-    if box.input_value() != key:
-        box.click()
-        box.fill(key)
-        page.keyboard.press("Enter")
-    page.get_by_role("textbox", name="Comment").fill(comment)
-    page.get_by_label("Passphrase of the key").fill(PASSPHRASE)
-    page.get_by_role("button", name="Sign", exact=True).click()
-
-
 def test_a_link_survives_the_login_and_only_ones_own_key_and_a_fresh_login_sign(window, place, idp):
     url, home, world = place
     page = window.new_page()
@@ -94,8 +83,7 @@ def test_a_link_survives_the_login_and_only_ones_own_key_and_a_fresh_login_sign(
     expect(page.get_by_text("Signed in as Ada")).to_be_visible()
 
     # A login of an hour ago does not sign; the form comes back after a fresh one.
-    settled(page)
-    fill(page, "ada", "gaps far over tolerance")
+    sign(page, "ada", PASSPHRASE, "gaps far over tolerance")
     expect(
         page.get_by_text(re.compile("a signature needs a login of the last 5 minutes", re.IGNORECASE))
     ).to_be_visible(timeout=SLOW)
@@ -110,11 +98,10 @@ def test_a_link_survives_the_login_and_only_ones_own_key_and_a_fresh_login_sign(
     settled(page)
 
     # Somebody else's key, even with its passphrase, does not.
-    fill(page, "bea", "as if I were Bea")
+    sign(page, "bea", PASSPHRASE, "as if I were Bea")
     expect(page.get_by_text(re.compile("does not give this key to the account"))).to_be_visible(timeout=SLOW)
     assert not (home / "verdicts").exists()
-    settled(page)
-    fill(page, "ada", "gaps far over tolerance")
+    sign(page, "ada", PASSPHRASE, "gaps far over tolerance")
     expect(page.get_by_text(re.compile("Valid, signed by Ada"))).to_be_visible(timeout=SLOW)
     (verdict,) = (home / "verdicts").glob("*.dsse.json")
     signed = verify_verdict(verdict, home / "trust.json")

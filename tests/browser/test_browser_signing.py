@@ -9,23 +9,11 @@ import pytest
 from playwright.sync_api import expect
 
 from auditlib.release.signing import new_key
-from tests.browser.driving import server, settled
+from tests.browser.driving import server, sign
 from tests.web.world import make_world
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PASSPHRASE = "correct horse"
-
-
-def sign(page, key, button, comment=""):
-    settled(page)
-    box = page.get_by_role("combobox", name="Your key")
-    if box.input_value() != key:
-        box.click()
-        box.fill(key)
-        page.keyboard.press("Enter")
-    page.get_by_role("textbox", name="Comment").fill(comment)
-    page.get_by_label("Passphrase of the key").fill(PASSPHRASE)
-    page.get_by_role("button", name=button, exact=True).click()
 
 
 def test_a_refusal_needs_two_people_and_the_page_says_whose_signature_is_missing(window, tmp_path):
@@ -41,10 +29,10 @@ def test_a_refusal_needs_two_people_and_the_page_says_whose_signature_is_missing
             timeout=60_000
         )
         expect(page.get_by_text("Still needed: 2 of Ada, Bea.")).to_be_visible()
-        sign(page, "ada", "Sign", "gaps far over tolerance")
+        sign(page, "ada", PASSPHRASE, "gaps far over tolerance")
         expect(page.get_by_text("Still needed: 1 of Bea.")).to_be_visible(timeout=60_000)
         expect(page.get_by_text(re.compile("Not complete yet"))).to_be_visible()
-        sign(page, "bea", "Add my signature", "gaps far over tolerance")
+        sign(page, "bea", PASSPHRASE, "gaps far over tolerance", "Add my signature")
         expect(page.get_by_text("Signed by 2 of the 2 people that the trust file asks for.")).to_be_visible(
             timeout=60_000
         )

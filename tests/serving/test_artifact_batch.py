@@ -19,7 +19,7 @@ from auditlib.events.order import EventOrder
 from auditlib.serving.artifact import open_artifact
 from auditlib.serving.fixed_batch import read_fixed_batch
 from auditlib.serving.replay_prefixes import choose_prefixes
-from tests.packed import SEEN, replaced, small_artifact
+from tests.packed import SEEN, put, replaced, small_artifact
 
 MAP = EventMap.build(["assigned", "closed", "opened", "repaired"])
 GOLD = {"attribute": "contract", "in": ["gold"]}
@@ -136,32 +136,21 @@ def folder(packed, tmp_path):
     return tmp_path / "artifact"
 
 
-def spoiled(*path_and_value):
-    *path, last, value = path_and_value
-
-    def change(document):
-        for part in path:
-            document = document[part]
-        document[last] = value
-
-    return change
-
-
 @pytest.mark.parametrize(
     "change",
     [
-        spoiled("format", 2),
-        spoiled("setting", "greedy"),
-        spoiled("rows", []),
-        spoiled("rows", 0, "prefix", [1, 3]),
-        spoiled("rows", 0, "events", [99]),
-        spoiled("rows", 0, "events", [3.0]),
-        spoiled("rows", 0, "stop", "tired"),
-        spoiled("rows", 0, "score", None),
-        spoiled("rows", 0, "score", 10**400),
-        spoiled("rows", 0, "forced", 0),
-        spoiled("rows", 0, "attributes", {"contract": 1}),
-        spoiled("rows", 0, "seen", -1),
+        put("format", 2),
+        put("setting", "greedy"),
+        put("rows", []),
+        put("rows", 0, "prefix", [1, 3]),
+        put("rows", 0, "events", [99]),
+        put("rows", 0, "events", [3.0]),
+        put("rows", 0, "stop", "tired"),
+        put("rows", 0, "score", None),
+        put("rows", 0, "score", 10**400),
+        put("rows", 0, "forced", 0),
+        put("rows", 0, "attributes", {"contract": 1}),
+        put("rows", 0, "seen", -1),
         lambda document: document["rows"].pop(),
         lambda document: document["rows"][3].pop("stop"),
         lambda document: document.pop("rows"),

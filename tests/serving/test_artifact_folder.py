@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from auditlib.errors import ArtifactError, IntegrityError, RevisionError
 from auditlib.serving.artifact import open_artifact
 from auditlib.serving.artifact_document import FULL_PREFIX
-from tests.packed import policy_of, replaced, rewritten, small_artifact
+from tests.packed import policy_of, put, replaced, rewritten, small_artifact
 from tests.small_gpt import CONTEXT, EVENT_MAP
 
 REFUSED = (ArtifactError, IntegrityError)
@@ -174,17 +174,6 @@ def test_a_listed_name_that_leaves_the_folder_is_refused(folder, name):
     rewritten(folder, lambda document: document["files"].__setitem__(name, document["files"]["policy.json"]))
     with pytest.raises(REFUSED):
         open_artifact(folder)
-
-
-def put(*path_and_value):
-    *path, last, value = path_and_value
-
-    def change(document):
-        for part in path:
-            document = document[part]
-        document[last] = value
-
-    return change
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from auditlib.serving.engine import Engine
 from auditlib.serving.fixed_batch import read_fixed_batch
 from auditlib.serving.memory import MemoryPlan, shape_of
 from auditlib.serving.service import Service
+from tests.doubles import Around
 from tests.packed import small_artifact
 
 PLAN = BenchPlan(2, requests=60, others=12, compared=12, rounds=2, levels=(2,), open_loop=False)
@@ -49,14 +50,6 @@ def judged(found, stated):
 
 def value(found, name):
     return next(one.value for one in found.measurements if one.name == name)
-
-
-class Around:
-    def __init__(self, inner):
-        self.inner = inner
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
 
 
 def test_a_sound_artifact_passes_and_both_paths_stand_side_by_side(served, batch):

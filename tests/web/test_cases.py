@@ -10,7 +10,7 @@ import streamlit as st
 from auditlib.errors import IntegrityError
 from auditlib.runs.folder import write_run
 from auditlib.web.cases import cases_of, content, row_events
-from tests.web.test_pages import opened, settings_for, warm_server, words  # noqa: F401 - a fixture
+from tests.web.opening import opened, settings_for, words
 from tests.web.world import make_world, tables
 
 FILE = "counterexamples/01_cache_parity_single_events.json"

@@ -11,11 +11,6 @@ from auditlib.web.catalogue import complete, entries, stale
 from tests.web.world import a_run, make_world, tables
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return make_world(tmp_path_factory.mktemp("world"))
-
-
 def registered(world):
     return [
         _Known("sound", str(world.sound.folder), world.sound.digest),

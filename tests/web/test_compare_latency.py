@@ -11,7 +11,7 @@ import pytest
 from auditlib.runs.evidence import bench_artifact, bench_plan, write_evidence
 from auditlib.web.comparison import latencies
 from tests.packed import small_artifact
-from tests.web.test_pages import opened, place, warm_server, words, world  # noqa: F401 - fixtures
+from tests.web.opening import opened, words
 from tests.web.world import a_run
 
 
@@ -46,7 +46,7 @@ def test_nothing_benched_is_an_empty_table(tmp_path):
     assert latencies(tmp_path, {"before": SimpleNamespace(id="a"), "after": SimpleNamespace(id="b")}).empty
 
 
-@pytest.mark.usefixtures("place", "warm_server")
-def test_the_page_says_whose_bench_is_missing(world):  # noqa: F811
+@pytest.mark.usefixtures("place")
+def test_the_page_says_whose_bench_is_missing(world):
     a_run(world.runs, world.sound, world.snapshot, run_id="20261130T110000Z-0a1b2c3d")
     assert "no artifact of the run before and after was benched" in words(opened("compare", section="Latency"))

@@ -11,14 +11,9 @@ from auditlib.errors import InputError, IntegrityError, KeyFileError, VerdictErr
 from auditlib.release.signing import new_key
 from auditlib.web.desk import Desk, explain
 from auditlib.web.settings import read_settings
-from tests.web.world import a_run, make_world
+from tests.web.world import a_run
 
 PASSPHRASE = "correct horse"
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture

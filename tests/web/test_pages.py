@@ -2,75 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import streamlit as st
-from streamlit.runtime.pages_manager import PagesManager
-from streamlit.testing.v1 import AppTest
 
 from auditlib.sessions.store import SessionStore
 from auditlib.web import parts
+from tests.web.opening import PAGES, opened, settings_for, words
 from tests.web.world import a_run, make_world
-
-ROOT = Path(__file__).parents[2]
-PAGES = tuple(sorted(path.stem for path in (ROOT / "pages").glob("*.py")))
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return make_world(tmp_path_factory.mktemp("world"))
-
-
-@pytest.fixture
-def place(world, tmp_path, monkeypatch):
-    """Settings of a fresh server that looks at the world's store."""
-    return settings_for(monkeypatch, tmp_path, world.store, world.runs)
-
-
-@pytest.fixture(autouse=True)
-def warm_server(monkeypatch):
-    """AppTest forgets before each run that app.py has run; a server remembers. The cold case has its browser test."""
-    make = PagesManager.__init__
-
-    def remembering(self, *arguments, **options):
-        PagesManager.uses_pages_directory = False
-        make(self, *arguments, **options)
-
-    monkeypatch.setattr(PagesManager, "__init__", remembering)
-
-
-def settings_for(monkeypatch, home, store, runs):
-    monkeypatch.setenv("PREFIXGATE_HOME", str(home))
-    monkeypatch.setenv("PREFIXGATE_STORE", str(store))
-    monkeypatch.setenv("PREFIXGATE_RUNS", str(runs))
-    st.cache_resource.clear()
-    st.cache_data.clear()
-    return home
-
-
-def opened(page, **link):
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-    for name, text in link.items():
-        app.query_params[name] = text
-    app.run()
-    if page != "board":
-        app.switch_page(f"pages/{page}.py")
-        for name, text in link.items():
-            app.query_params[name] = text
-        app.run()
-    assert not app.exception, app.exception
-    return app
 
 
 def address(app, name):
     value = app.query_params.get(name)
     return value[0] if isinstance(value, list) else value
-
-
-def words(app):
-    kinds = (app.title, app.header, app.subheader, app.text, app.caption, app.markdown, app.error, app.info)
-    return "\n".join(str(one.value) for kind in (*kinds, app.warning, app.success) for one in kind).replace("\\", "")
 
 
 @pytest.mark.usefixtures("place")

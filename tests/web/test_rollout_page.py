@@ -11,16 +11,16 @@ import pytest
 from auditlib.release.rollout_plan import RELEASED
 from auditlib.views import charts_rollout
 from auditlib.web import rollout_facts
+from tests.web.opening import opened, words
 from tests.web.rollouts import make_rollout
-from tests.web.test_pages import opened, place, warm_server, words, world  # noqa: F401 - fixtures
 
 
-def test_without_a_rollout_the_page_says_how_one_begins(place):  # noqa: F811
+def test_without_a_rollout_the_page_says_how_one_begins(place):
     said = words(opened("rollout"))
     assert "There is no rollout yet" in said
 
 
-def test_the_page_says_where_a_rollout_stands_and_what_it_needs(place):  # noqa: F811
+def test_the_page_says_where_a_rollout_stands_and_what_it_needs(place):
     make_rollout(place)
     said = words(opened("rollout"))
     assert "It is at: canary 50" in said
@@ -28,7 +28,7 @@ def test_the_page_says_where_a_rollout_stands_and_what_it_needs(place):  # noqa:
     assert "Nothing is wrong with the log." in said
 
 
-def test_harm_is_said_before_anything_else(place):  # noqa: F811
+def test_harm_is_said_before_anything_else(place):
     def broken(row):
         late = row.stage == "canary 50" and row.arm == "new"
         return replace(row, valid=False, rule="<b>init</b>") if late else row
@@ -38,7 +38,7 @@ def test_harm_is_said_before_anything_else(place):  # noqa: F811
     assert any("Next: roll back." in one.value for one in app.error)
 
 
-def test_a_chain_that_was_cut_off_shows_nothing_of_the_rollout(place):  # noqa: F811
+def test_a_chain_that_was_cut_off_shows_nothing_of_the_rollout(place):
     chain = make_rollout(place) / "chain.jsonl"
     chain.write_bytes(b"".join(line + b"\n" for line in chain.read_bytes().splitlines()[:-1]))
     said = words(opened("rollout"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import streamlit as st
 
 from auditlib.events.candidates import Proposal
@@ -10,12 +9,7 @@ from auditlib.events.event_map import EventMap
 from auditlib.events.order import EventOrder, OrderRule
 from auditlib.sessions.session import Session
 from auditlib.web import rule_facts
-from tests.web.world import NAMES, make_world
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return make_world(tmp_path_factory.mktemp("world"))
+from tests.web.world import NAMES
 
 
 def rule(template, first, then=None, count=None):

@@ -13,7 +13,7 @@ from auditlib.runs.package import PackageRequest, package_run
 from auditlib.web import serving_facts
 from tests.packed import failing, judged_run, small_artifact
 from tests.small_gpt import write_small_revision
-from tests.web.test_pages import opened, place, warm_server, words, world  # noqa: F401 - fixtures
+from tests.web.opening import opened, words
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +33,12 @@ def packed(tmp_path_factory):
 
 
 @pytest.fixture
-def artifacts(place, packed, monkeypatch):  # noqa: F811
+def artifacts(place, packed, monkeypatch):
     monkeypatch.setenv("PREFIXGATE_ARTIFACTS", str(packed))
     return packed
 
 
-def test_without_an_artifact_the_page_says_how_one_comes_about_and_still_plans(place):  # noqa: F811
+def test_without_an_artifact_the_page_says_how_one_comes_about_and_still_plans(place):
     app = opened("serving")
     assert not app.exception
     assert "There is no artifact yet" in words(app)

@@ -6,11 +6,9 @@ import json
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 import streamlit as st
-from streamlit.runtime.pages_manager import PagesManager
 from streamlit.testing.v1 import AppTest
 
 from auditlib.errors import InputError, KeyFileError
@@ -21,39 +19,11 @@ from auditlib.web import identity
 from auditlib.web.desk import Desk
 from auditlib.web.reviewer import StaleLoginError, reviewer_from
 from auditlib.web.settings import read_settings
-from tests.web.world import make_world
+from tests.web.opening import PAGES, ROOT, words
 
-ROOT = Path(__file__).parents[2]
-PAGES = tuple(sorted(path.stem for path in (ROOT / "pages").glob("*.py")))
 PASSPHRASE = "correct horse"
 ISSUER = "https://login.example.test"
 AUTH = {"redirect_uri": "x", "cookie_secret": "y" * 32, "client_id": "c", "client_kwargs": {"prompt": "login"}}
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return make_world(tmp_path_factory.mktemp("world"))
-
-
-@pytest.fixture
-def place(world, tmp_path, monkeypatch):
-    monkeypatch.setenv("PREFIXGATE_HOME", str(tmp_path))
-    monkeypatch.setenv("PREFIXGATE_STORE", str(world.store))
-    monkeypatch.setenv("PREFIXGATE_RUNS", str(world.runs))
-    st.cache_resource.clear()
-    st.cache_data.clear()
-    return tmp_path
-
-
-@pytest.fixture(autouse=True)
-def warm_server(monkeypatch):
-    make = PagesManager.__init__
-
-    def remembering(self, *arguments, **options):
-        PagesManager.uses_pages_directory = False
-        make(self, *arguments, **options)
-
-    monkeypatch.setattr(PagesManager, "__init__", remembering)
 
 
 def claims(subject="u-ada", age=0, **more):
@@ -71,11 +41,6 @@ def opened(user, page="board", auth=AUTH):
     return app
 
 
-def shown(app):
-    kinds = (app.title, app.header, app.subheader, app.text, app.caption, app.markdown, app.error, app.info)
-    return "\n".join(str(one.value) for kind in (*kinds, app.warning, app.success) for one in kind).replace("\\", "")
-
-
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("second_door", [False, True])
@@ -84,7 +49,7 @@ def test_who_is_not_signed_in_sees_the_login_and_nothing_else(page, second_door,
         monkeypatch.setattr(identity, "door", lambda *_: None)
     app = opened({"is_logged_in": False}, page)
     assert not app.exception
-    said = shown(app)
+    said = words(app)
     assert [title.value for title in app.title] == ([] if second_door else ["Sign in"])
     for inside in (world.refused.id, "The gate says", "Held-out"):
         assert inside not in said
@@ -107,7 +72,7 @@ def test_who_is_not_signed_in_sees_the_login_and_nothing_else(page, second_door,
 def test_a_login_that_does_not_hold_is_told_so_and_asked_again(changed, why):
     app = opened({} if changed is None else claims(**changed))
     assert [title.value for title in app.title] == ["Sign in"]
-    assert why in shown(app)
+    assert why in words(app)
     assert [button.label for button in app.button] == ["Log in"]
     assert not app.sidebar.selectbox
 
@@ -131,7 +96,7 @@ def test_where_nobody_signs_in_nothing_speaks_of_it():
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize(
-    ("auth", "words"),
+    ("auth", "why"),
     [
         ({}, "No identity provider is configured"),
         ("company", "is no section"),
@@ -141,10 +106,10 @@ def test_where_nobody_signs_in_nothing_speaks_of_it():
     ],
     ids=str,
 )
-def test_a_section_that_cannot_be_right_shuts_the_door(auth, words):
+def test_a_section_that_cannot_be_right_shuts_the_door(auth, why):
     app = opened({}, auth=auth)
     assert [title.value for title in app.title] == ["Sign in"]
-    assert words in shown(app)
+    assert why in words(app)
     assert not app.sidebar.selectbox
 
 
@@ -155,7 +120,7 @@ def test_secrets_that_cannot_be_read_let_nobody_in(tmp_path, monkeypatch):
     monkeypatch.setattr(st, "get_option", lambda name: [str(broken)] if name == "secrets.files" else None)
     app = opened({}, auth=None)
     assert [title.value for title in app.title] == ["Sign in"]
-    assert "cannot be read" in shown(app)
+    assert "cannot be read" in words(app)
 
 
 @pytest.mark.usefixtures("place")
@@ -163,7 +128,7 @@ def test_a_dashboard_that_requires_a_login_shows_nothing_without_a_provider(monk
     monkeypatch.setenv("PREFIXGATE_REQUIRE_SIGN_IN", "1")
     app = opened({}, auth=None)
     assert [title.value for title in app.title] == ["Sign in"]
-    assert "asks people to sign in" in shown(app)
+    assert "asks people to sign in" in words(app)
 
 
 @pytest.mark.usefixtures("place")
@@ -183,7 +148,7 @@ def test_a_login_that_cannot_start_says_why(monkeypatch):
     monkeypatch.setattr(st, "login", refuse)
     app = opened({"is_logged_in": False})
     app.button(key="login-default").click().run()
-    assert "client_secret is missing" in shown(app)
+    assert "client_secret is missing" in words(app)
     assert not app.exception
 
 
@@ -288,7 +253,7 @@ def test_a_revoked_key_lets_its_owner_look_only(desk):
 def test_who_has_no_key_is_told_what_to_do_and_gets_no_form(world):
     app = opened(claims(), "verdict")
     assert not app.exception
-    assert "You cannot sign yet" in shown(app)
+    assert "You cannot sign yet" in words(app)
     assert not [field for field in app.text_input if field.key == "sign-passphrase"]
 
 

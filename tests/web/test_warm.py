@@ -14,7 +14,7 @@ from pathlib import Path
 from streamlit.web.server.app_discovery import discover_asgi_app
 
 from auditlib.web import warm
-from tests.web.test_pages import settings_for
+from tests.web.opening import settings_for
 from tests.web.world import make_world
 
 ROOT = Path(__file__).parents[2]
