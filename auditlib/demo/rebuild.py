@@ -22,6 +22,7 @@ WINDOW = 6
 
 def rebuild(progress: Progress = silent) -> None:
     """Write the log and both revisions anew. The log is the same bytes every time; weights are on one machine."""
+    # Without a time in the header, as the same log must be the same bytes.
     write_whole(SHIPPED / "sessions.csv.gz", gzip.compress(demo_log(), mtime=0))
     revisions = SHIPPED / "revisions"
     shutil.rmtree(revisions, ignore_errors=True)

@@ -96,6 +96,7 @@ def bench_artifact(
 
 def studied_here(artifact: Artifact, device: str) -> bool:
     """Whether the artifact's tolerance was measured on this very device, with these threads and kernels."""
+    # The whole fingerprint: another thread count alone makes sums round in another order.
     return bool(artifact.document["tolerance"]["device"] == fingerprint(device))
 
 

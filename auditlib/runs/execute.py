@@ -82,6 +82,7 @@ def run_audits(request: AuditRequest, progress: Progress = silent) -> Run:
         inputs = _open_inputs(request, store)
         measured = _measure(request, store, inputs, progress)
         store.verify(inputs.snapshot)  # the sessions that were measured are still the ones that are named
+    # Asked again at the end: nobody may have exchanged what was measured while it was measured.
     if open_revision(request.revision).digest != inputs.revision.digest:
         raise IntegrityError(f"{request.revision} was changed while it was audited; nothing was written, audit again")
     judgement = _judge(_limits(inputs.policy, request.dtype), inputs.policy, measured.results)

@@ -96,6 +96,7 @@ def write_run(
         for (audit, name), table in tables.items():
             table.to_parquet(aside / _table_file(audit, name), index=False)
         _checks_table(run_id, manifest, report).to_parquet(aside / "tables" / f"{_CHECKS}.parquet", index=False)
+        # Listed last, when all files are there; the manifest itself is named by what is signed.
         files = {str(p.relative_to(aside)): sha256_of(p) for p in sorted(aside.rglob("*")) if p.is_file()}
         (aside / "manifest.json").write_bytes(_json_bytes({**manifest, "files": files}))
     return open_run(root / run_id)
@@ -142,6 +143,7 @@ def checks_of_all_runs(root: Path) -> pd.DataFrame:
     if not any(root.glob(f"*/tables/{_CHECKS}.parquet")):
         return pd.DataFrame()
     with duckdb.connect(":memory:") as connection:
+        # By name: runs of earlier versions may lack a column, and must not shift the others.
         query = "select * from read_parquet(?, union_by_name => true) order by created, run, audit, name"
         try:
             return connection.execute(query, [str(pattern)]).df()

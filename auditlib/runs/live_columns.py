@@ -110,6 +110,7 @@ def _coded(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], tuple[str, ...]]
     """A text column as numbers that are equal where the texts are, and the texts by number."""
     if len(column) == 0:
         return np.zeros(0, np.int64), ()
+    # One array first: a chunked one has no indices as a whole.
     coded = column.combine_chunks().dictionary_encode()
     return coded.indices.to_numpy(zero_copy_only=False).astype(np.int64), tuple(coded.dictionary.to_pylist())
 

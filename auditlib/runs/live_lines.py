@@ -41,6 +41,7 @@ def _table(rows: list[dict[str, Any]], unread: Counter[str]) -> pa.Table:
     try:
         return pa.Table.from_pylist(rows, TYPED)
     except (pa.ArrowException, TypeError, OverflowError):
+        # Row by row only now: arrow does not say which of them it could not take.
         kept = [row for row in rows if _fits(row)]
         unread["line with a value of another type"] += len(rows) - len(kept)
         return pa.Table.from_pylist(kept, TYPED)

@@ -56,6 +56,7 @@ def code_digest() -> str:
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         content = path.read_bytes()
+        # Name and length before each file: else two trees whose bytes run together alike would have one digest.
         digest.update(f"{path.relative_to(root)}\0{len(content)}\0".encode() + content)
     return f"sha256:{digest.hexdigest()}"
 

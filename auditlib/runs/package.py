@@ -184,6 +184,7 @@ def _seen(run: Run) -> Mapping[tuple[int, ...], int]:
     table = run.table("cache parity", "gaps")
     if table.empty:
         return {}
+    # Rows that probes made up have no weight: no session begins so.
     own = table[(table["probe"] == SINGLE) & (table["weight"] > 0)]
     rows = zip(own["events"].tolist(), own["weight"].tolist(), strict=True)
     return {tuple(map(int, str(events).split("-"))): int(weight) for events, weight in rows}

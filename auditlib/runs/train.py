@@ -140,6 +140,7 @@ def _row(session: Session, event_map: EventMap) -> tuple[int, ...]:
 
 def _config(request: TrainRequest, event_map: EventMap, sides: _Sides) -> EventGptConfig:
     """The decoder's shape: room for the longest session and some events more, unless the request says otherwise."""
+    # Of both sides: a decoder that cannot hold a held-out session could not be audited on it.
     longest = max(len(row) for rows in (sides.training, sides.held_out) for row in rows)
     shape = {"vocabulary_size": event_map.size, "context_length": longest - 1 + _SPARE_CONTEXT, **request.config}
     return EventGptConfig.from_mapping(shape)

@@ -39,6 +39,7 @@ class Stage:
 def takes_new(request_id: str, share: float) -> bool:
     """Whether the new arm answers a request when it gets this share of them."""
     number = int.from_bytes(hashlib.sha256(f"arm {request_id}".encode()).digest()[:8], "big")
+    # Below 2**64 times a share of 1 lies every number of 64 bits: then nobody is left out.
     return number < share * _ALL
 
 
@@ -54,6 +55,7 @@ class Arms:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        # First who still listens: stopped services would have failures in their rows that nobody had.
         await asyncio.gather(*self._listening, return_exceptions=True)
         await self.new.__aexit__()
         await self.fallback.__aexit__()
@@ -63,6 +65,7 @@ class Arms:
         stage = self.stage
         if stage.shadow:
             task = asyncio.create_task(self._listen(request))
+            # Held on to: the event loop itself keeps no more than a weak reference to a task.
             self._listening.add(task)
             task.add_done_callback(self._listening.discard)
             return await self.fallback.answer(request)

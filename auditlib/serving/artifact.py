@@ -171,6 +171,7 @@ def _check_names(folder: Path, written: Document) -> None:
             f"{folder}: lacks {missing} and holds {[shown(name)[:80] for name in extra[:5]]}, which no artifact holds; "
             "copy the artifact again"
         )
+    # Not `is_dir`, which follows a link out of the folder.
     if not stat.S_ISDIR(os.lstat(folder / REVISION).st_mode):
         raise ArtifactError(f"{folder / REVISION}: is no folder of its own; copy the artifact again")
 

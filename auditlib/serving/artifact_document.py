@@ -142,6 +142,7 @@ def _contradictions(found: Document) -> Iterator[str]:
 
 def _settings(entry: Entry) -> dict[str, Setting]:
     try:
+        # `mapping` refuses what is no object; the settings themselves are read from the plain value.
         return {setting.name: setting for setting in settings_from(entry.mapping() and entry.value, entry.where)}
     except PolicyError as problem:
         raise ArtifactError(str(problem)) from problem

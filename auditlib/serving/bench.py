@@ -175,6 +175,7 @@ class _Bench:
         begun = self._clock.now()
         sent = await clients.send(requests, load, self._plan.seed + number)
         seconds = (self._clock.now() - begun) / 1e6
+        # The end is not among the names of an answer, and was chosen by a step like every other event.
         events = sum(len(one.answer.events) + (one.answer.stop == "end") for one in sent if one.answer is not None)
         took = [clients.took(one) for one in sent]
         rows = [clients.rows[one.request.request_id] for one in sent if one.request.request_id in clients.rows]

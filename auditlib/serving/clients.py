@@ -64,6 +64,7 @@ class Clients:
         return done
 
     async def _client(self, waiting: Iterator[Request], done: list[Sent]) -> None:
+        # One iterator for all clients: whoever is free takes the next request.
         for request in waiting:
             done.append(await self._one(request, self._clock.now()))  # noqa: PERF401 - others append in between
 

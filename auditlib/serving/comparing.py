@@ -107,6 +107,7 @@ def _sampled_margin(setting: Setting, scores: Tensor, draw: float) -> float:
     wide = replace(setting, top_p=1.0)
     ordered = (scores / setting.temperature).sort(descending=True).values
     likely = filtered(scores[None], wide)[0].softmax(-1)
+    # The last border is 1, which no draw reaches.
     borders = filtered(scores[None], setting)[0].softmax(-1).cumsum(-1)[:-1]
     nearest = [2 * float((borders - draw).abs().min())]
     if 0 < setting.top_k < len(ordered) and ordered[setting.top_k] > -torch.inf:

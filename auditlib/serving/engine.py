@@ -62,7 +62,7 @@ class Engine:
         self.served = served
         self.rejection: CacheRejectedError | None = None
         self._clock = clock
-        self._weights, self._named = "", -_RECHECK
+        self._weights, self._named = "", -_RECHECK  # so long ago that the first request names them
         wants_cache = served.strategy != "full prefix" if cached is None else cached
         self._path: LogitPath = self._rooted() if wants_cache else self._full()
         self._generation = Generation(served.decoder, served.setting, served.event_map, self._path)

@@ -38,6 +38,7 @@ class Holding:
         if self._shaped is None:
             return Held(allocated)
         formula = self._shaped.cache_shape(cache).bytes
+        # In either direction: fewer bytes than the shape takes are as wrong as more.
         self.apart = max(self.apart or 0, abs(allocated - formula))
         return Held(allocated, formula)
 

@@ -41,6 +41,7 @@ async def read_body(request: HttpRequest, most: int = LARGEST_BODY, patience: fl
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" or request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RequestRefusedError("not JSON", "send Content-Type: application/json, not compressed")
+    # What it says first, so that nothing is read of a body that is too large; then what really comes.
     _check_size(int(said) if (said := request.headers.get("content-length", "0")).isdigit() else 0, most)
     body = bytearray()
     try:

@@ -32,6 +32,7 @@ class Keeper:
             self._log.keep(row)
         except OSError as problem:
             self.lost += 1
+            # The new arm only: a rollout is judged by its rows, and must not go on where they are missing.
             if row.arm == "new" and len(self._without_row) < _MOST_NAMES:
                 self._without_row.add(row.request_id)
             self.failure = f"the request log cannot be written ({problem.strerror or problem})"

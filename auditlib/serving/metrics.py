@@ -104,6 +104,7 @@ def _histogram(name: str, help_text: str, found: Mapping[str, Histogram]) -> Ite
     yield f"# TYPE {_PREFIX}{name} histogram"
     for arm, histogram in found.items():
         bounds = [*map(str, BOUNDS), "+Inf"]
+        # The format counts up: each bucket holds all that is faster as well.
         for bound, count in zip(bounds, accumulate(histogram.buckets), strict=True):
             yield _sample(f"{name}_bucket", {"arm": arm, "le": bound}, count)
         yield _sample(f"{name}_sum", {"arm": arm}, histogram.total)

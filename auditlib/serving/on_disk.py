@@ -51,5 +51,6 @@ def _signature(folder: Path) -> _Signature:
             except OSError:
                 found.append((path, -1, -1, -1))
             else:
+                # Not the time of modification, which anybody may set back, but that of the last change of the inode.
                 found.append((path, status.st_size, status.st_ctime_ns, status.st_ino))
     return tuple(sorted(found))

@@ -103,6 +103,7 @@ def pack(folder: Path, packing: Packing, decoder: Decoder | None, progress: Prog
     except OSError as problem:
         why = "is there already; choose another --out" if isinstance(problem, FileExistsError) else problem.strerror
         raise ArtifactError(f"{folder}: {why}") from problem
+    # Read back as a stranger would: what this writes and cannot open is no artifact.
     return open_artifact(folder, _digest(contents[DOCUMENT]))
 
 
@@ -135,6 +136,7 @@ def _document(packing: Packing, contents: Mapping[str, bytes]) -> dict[str, Any]
 def _revision_files(revision: Revision) -> dict[str, bytes]:
     """Every file of the revision by its path in the artifact, as it lies there, each checked once more."""
     manifest = read_file(revision.folder, MANIFEST)
+    # Read anew from disk: what was opened is in memory, and what is packed has to be the same.
     if _digest(manifest) != revision.digest:
         raise IntegrityError(f"{revision.folder / MANIFEST} was changed while it was packaged; package again")
     files = {name: revision.read(name) for name in revision.manifest.files}

@@ -44,6 +44,7 @@ def percentile(values: Sequence[float], share: float) -> Percentile:
     if not count:
         return Percentile(share, None, None, None, 0)
     low, high = bounds(count, share)
+    # Rounded first: as floats 0.07 times 100 is a little more than 7, and would give the rank 8.
     value = ordered[min(count, math.ceil(round(share * count, 9))) - 1]
     return Percentile(
         share, value, None if low is None else ordered[low - 1], None if high is None else ordered[high - 1], count

@@ -98,6 +98,7 @@ def planted(failure: str, released: threading.Event, shown: list[int]) -> type[F
 
     `shown` collects the numbers of the steps that went wrong.
     """
+    # A class of its own for each trial: what a hanging one shares must not reach into the next.
     return type("Planted", (FAILURES[failure],), {"released": released, "shown": shown})
 
 

@@ -211,6 +211,7 @@ class RootedPath:
         sizes = [len(row) for row in rows]
         width = max(sizes, default=0)
         if not width:
+            # Nobody advances: a call without an event would only spend the cache.
             return torch.zeros(len(rows), self._guard.vocabulary_size)
         padding = (self._padding,) * width
         events = torch.tensor([row + padding[len(row) :] for row in rows])

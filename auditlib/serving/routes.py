@@ -94,6 +94,7 @@ class RowMaker:
 
     def unanswered(self, request: Request, arrival: int, error: str | None) -> LogRow:
         """The row of a request that was not, with the code of the error; it ends now."""
+        # The log is for people who need not know whose session it was, only which rows are of one.
         session = hashlib.sha256(f"session {request.session}".encode()).hexdigest()
         return LogRow(
             request_id=request.request_id,

@@ -21,6 +21,7 @@ class Histogram:
 
     def add(self, seconds: float) -> None:
         """Count one duration."""
+        # A duration that equals a bound is in its bucket: the format's "le" is less or equal.
         self.buckets[bisect_left(BOUNDS, seconds)] += 1
         self.total += seconds
 

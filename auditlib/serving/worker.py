@@ -63,6 +63,7 @@ class Worker:
         if self.failure is not None:
             raise EngineFailedError(self.failure)
         if self._driver is None:
+            # Not before the first caller: a worker may be made where no event loop runs yet.
             self._driver = asyncio.create_task(self._drive())
         call = _Call(encoded, asyncio.get_running_loop().create_future())
         self._waiting.append(call)
@@ -70,6 +71,7 @@ class Worker:
         try:
             return await call.answer
         finally:
+            # A caller that leaves cancels the future it awaits: that is how it is told from one with an answer.
             if call.answer.cancelled():
                 self._leave(call)
 
