@@ -124,7 +124,7 @@ class Spy:
         return Case(*names, self._sought.expect, side, against, apart, limit)
 
     def _reference(self, row: Row) -> Tensor:
-        """Logits [T, V] of the row alone; known ones serve for its beginnings too."""
+        """Logits [T, V] of the row alone, read once however often it is asked for."""
         if row not in self._alone:
             events = torch.tensor([row], dtype=torch.int64, device=self._device)
             self._alone[row] = self._decoder.full(events, torch.ones_like(events, dtype=torch.bool))[0]
