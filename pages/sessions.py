@@ -15,7 +15,9 @@ if not store.is_file():
 parts_sessions.numbers(sessions_facts.summary(store))
 # A link to proposed rules opens them.
 first = "Rules" if address.value("support") else None
-shown, place = address.section("Imports", "Split and leakage", "Variants", "Transitions", "Rules", default=first)
+shown, place = address.section(
+    "Imports", "Split and leakage", "Variants", "Lengths and times", "Transitions", "Rules", default=first
+)
 with place:
     if shown == "Imports":
         st.caption("Nothing is dropped silently: each row that is not among the events stands here.")
@@ -31,8 +33,11 @@ with place:
         parts_sessions.not_split()
     elif shown == "Variants":
         st.caption("A variant is one sequence of events, however many sessions went that way.")
-        parts_sessions.lengths(here)
         parts_sessions.variants(here)
+    elif shown == "Lengths and times":
+        st.caption("Both sides should look alike, unless the split is chronological: then the held-out side is later.")
+        parts_sessions.lengths(here)
+        parts_sessions.times(here)
     elif shown == "Transitions":
         st.caption(TERMS["event order"])
         parts_sessions.transitions(here)

@@ -24,6 +24,7 @@ from auditlib.sessions.session import Session
 from auditlib.sessions.snapshot import FrozenSession, Side, Snapshot, Terms, content_digest
 from auditlib.sessions.store_counts import Transition, Variant
 from auditlib.sessions.store_file import attach, rewriting
+from auditlib.sessions.store_times import SessionTimes, times
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +160,13 @@ class SessionStore:
 
         One query for all: asked for one by one, some hundred sessions cost more than all that is done with them.
         """
-        rows = store_snapshot.frozen(self.cursor(), snapshot, None, None, session_ids)
-        found = {row.session_id: _session(row) for row in rows}
-        for session_id in session_ids:
-            if session_id not in found:
-                raise StoreError(
-                    f"snapshot {snapshot.digest} has no session {session_id!r}; list them with SessionStore.sessions"
-                )
-        return tuple(found[session_id] for session_id in session_ids)
+        frozen = store_snapshot.frozen(self.cursor(), snapshot, None, None, session_ids)
+        found = {row.session_id: _session(row) for row in frozen}
+        for missing in (name for name in session_ids if name not in found):
+            raise StoreError(
+                f"snapshot {snapshot.digest} has no session {missing!r}; list them with SessionStore.sessions"
+            )
+        return tuple(found[name] for name in session_ids)
 
     def frozen(self, snapshot: Snapshot, side: Side | None = None) -> Iterator[FrozenSession]:
         """Yield the rows of a snapshot by side and id, with all their customers and assets."""
@@ -211,6 +211,10 @@ class SessionStore:
     def lengths(self, snapshot: Snapshot | None = None, side: Side | None = None) -> dict[int, int]:
         """Number of events in a session → how many sessions have it, shortest first."""
         return store_counts.lengths(self.cursor(), snapshot, side)
+
+    def times(self, snapshot: Snapshot) -> SessionTimes:
+        """When the sessions of a snapshot began, and how long they took."""
+        return times(self.cursor(), snapshot)
 
     def add_revision(self, name: str, folder: Path | str, digest: str) -> None:
         """Note a revision; the same name and digest again only moves its folder. StoreError when opened read-only."""

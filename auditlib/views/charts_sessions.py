@@ -9,9 +9,13 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from auditlib.views.figure import BLUE, GREY, ORANGE, RED, figure, nothing, whole_numbers
-from auditlib.views.text import in_figure
+from auditlib.views.text import duration, in_figure
 
 MOST_NAMES = 40
+_MARKS = (
+    ("1 ms", 1e-3), ("1 s", 1), ("10 s", 10), ("1 min", 60), ("10 min", 600), ("1 h", 3600), ("6 h", 21_600),
+    ("1 day", 86_400), ("1 week", 604_800), ("30 days", 2_592_000), ("1 year", 31_536_000), ("10 years", 315_360_000),
+)  # fmt: skip
 
 
 def lengths(counts: pd.DataFrame) -> go.Figure:
@@ -22,14 +26,59 @@ def lengths(counts: pd.DataFrame) -> go.Figure:
     if counts.empty:
         return nothing("No session yet.")
     drawn = figure("Length of sessions", "events in the session", "sessions", height=320)
-    for side, colour, pattern in (("training", BLUE, ""), ("held-out", ORANGE, "/")):
-        rows = counts[counts["side"] == side]
-        bars = go.Bar(x=rows["length"], y=rows["sessions"], name=side, marker={"color": colour})
-        bars.marker.pattern = {"shape": pattern}
-        bars.hovertemplate = f"%{{y}} {side} sessions of %{{x}} events<extra></extra>"
-        drawn.add_trace(bars)
+    _by_side(drawn, counts, "length", "%{y} %{fullData.name} sessions of %{x} events")
     whole_numbers(drawn, "x", float(counts["length"].max()))
     return drawn
+
+
+def durations(counts: pd.DataFrame, bins_a_decade: int) -> go.Figure:
+    """How long sessions take from first to last event, on a log axis of time, training and held-out side by side.
+
+    Columns: side, bin (its least duration is 10 ** (bin / bins_a_decade) seconds), sessions; rows without a bin, of
+    sessions that took no time, have no place on such an axis and are left out.
+    """
+    known = counts[counts["bin"].notna()] if len(counts) else counts
+    if known.empty:
+        return nothing("No session takes any time from its first to its last event.")
+    drawn = figure("Time from first to last event", "", "sessions", height=320)
+    # Bars stand on a plain axis of bins, which the axis then names as times: a bar on a log axis has no even width.
+    shown = known.assign(bin=known["bin"].astype(int))
+    _by_side(drawn, shown, "bin", "%{y} %{fullData.name} sessions of %{customdata}")
+    for bars in drawn.data:
+        bars.customdata = [_spanned(place, bins_a_decade) for place in bars.x]
+    low, high = shown["bin"].min(), shown["bin"].max()
+    ticks = [(bins_a_decade * np.log10(seconds) - 0.5, words) for words, seconds in _MARKS]
+    inside = [(place, words) for place, words in ticks if low - 1 <= place <= high + 1]
+    drawn.update_xaxes(tickvals=[place for place, _ in inside], ticktext=[words for _, words in inside])
+    return drawn
+
+
+def _spanned(place: int, bins_a_decade: int) -> str:
+    """A bin in words, from its least duration to that of the next."""
+    low, high = (duration(10.0 ** (edge / bins_a_decade)) for edge in (place, place + 1))
+    return f"{low} to {high}"
+
+
+def starts(counts: pd.DataFrame, period: str) -> go.Figure:
+    """How many sessions began in each period of the log, training and held-out side by side.
+
+    Columns: side, start (the period's first moment, UTC), sessions.
+    """
+    if counts.empty:
+        return nothing("No session yet.")
+    drawn = figure("When sessions began", f"{period} (UTC)", "sessions", height=320)
+    _by_side(drawn, counts, "start", f"%{{y}} %{{fullData.name}} sessions in the {period} from %{{x|%Y-%m-%d}}")
+    return drawn
+
+
+def _by_side(drawn: go.Figure, counts: pd.DataFrame, column: str, hover: str) -> None:
+    """Bars of both sides beside each other, told apart by hatching as well as by colour."""
+    for side, colour, pattern in (("training", BLUE, ""), ("held-out", ORANGE, "/")):
+        rows = counts[counts["side"] == side]
+        bars = go.Bar(x=rows[column], y=rows["sessions"], name=side, marker={"color": colour})
+        bars.marker.pattern = {"shape": pattern}
+        bars.hovertemplate = f"{hover}<extra></extra>"
+        drawn.add_trace(bars)
 
 
 def transitions(names: Sequence[str], counts: np.ndarray, legal: np.ndarray | None) -> go.Figure:

@@ -61,6 +61,14 @@ def number(value: float | None) -> str:
     return f"{value:.4g}" if 1e-3 <= abs(value) < 1e6 else f"{value:.2e}"
 
 
+def duration(seconds: float) -> str:
+    """A length of time in its largest unit of which it holds at least one, with at most three significant digits."""
+    for unit, size in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}" + ("" if f"{seconds / size:.3g}" == "1" else "s")
+    return f"{1000 * seconds:.3g} ms" if seconds else "0 seconds"
+
+
 def plural(count: int, noun: str) -> str:
     """`count` and `noun`, with an s when it is not one."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
@@ -74,4 +82,5 @@ def _visible(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
+_UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 _ESCAPES = {ord(mark): f"\\{mark}" for mark in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"}

@@ -9,7 +9,9 @@ import streamlit as st
 
 from auditlib.sessions.split import LeakageReport
 from auditlib.sessions.store import StoreSummary
+from auditlib.sessions.store_times import BINS_A_DECADE
 from auditlib.views import charts_sessions
+from auditlib.views.text import duration, plural
 from auditlib.web import clock, kept, revision_facts, sessions_facts, state, tables
 from auditlib.web.exports import downloads
 
@@ -113,6 +115,21 @@ def lengths(here: state.Selection) -> None:
     """How many sessions have how many events, on either side."""
     store, snapshot = here.places.store, str(here.snapshot)
     kept.chart(_about(here), "lengths", lambda: charts_sessions.lengths(sessions_facts.lengths(store, snapshot)))
+
+
+def times(here: state.Selection) -> None:
+    """How long sessions take and when they began, on either side; in words what the bars cannot show."""
+    found = sessions_facts.times(here.places.store, str(here.snapshot))
+    took = pd.DataFrame(found.durations, columns=["side", "bin", "sessions"])
+    kept.chart(_about(here), "durations", lambda: charts_sessions.durations(took, BINS_A_DECADE))
+    for side, (median, high) in found.spread.items():
+        none = int(took.loc[(took["side"] == side) & took["bin"].isna(), "sessions"].sum())
+        st.caption(
+            f"{side.capitalize()} sessions: half take at most {duration(median)}, 95 % at most {duration(high)}"
+            + (f"; {plural(none, 'session')} no time at all (one event, or all at one moment)." if none else ".")
+        )
+    began = pd.DataFrame(found.starts, columns=["side", "start", "sessions"])
+    kept.chart(_about(here), "starts", lambda: charts_sessions.starts(began, found.period))
 
 
 def _about(here: state.Selection) -> str:

@@ -16,6 +16,7 @@ from auditlib.sessions.split import LeakageReport
 from auditlib.sessions.split import leakage as measure_leakage
 from auditlib.sessions.store import SessionStore, StoreSummary
 from auditlib.sessions.store_counts import Variant
+from auditlib.sessions.store_times import SessionTimes
 from auditlib.web.disk import stamp
 
 _SIDES: tuple[Side, ...] = ("training", "held-out")
@@ -49,6 +50,13 @@ def lengths(store: Path, snapshot: str) -> pd.DataFrame:
             (length, side, count) for side in _SIDES for length, count in opened.lengths(frozen, side).items()
         ]  # fmt: skip
     return pd.DataFrame(rows, columns=["length", "side", "sessions"])
+
+
+@st.cache_resource(max_entries=16, show_spinner="Counting sessions")
+def times(store: Path, snapshot: str) -> SessionTimes:
+    """When the sessions of either side began, and how long they took."""
+    with SessionStore.open(store) as opened:
+        return opened.times(opened.snapshot(snapshot))
 
 
 @st.cache_resource(max_entries=16, show_spinner="Counting transitions")

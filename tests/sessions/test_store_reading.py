@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from collections import Counter
+from datetime import datetime
 
 import duckdb
 import pytest
@@ -99,6 +101,38 @@ def test_sessions_asked_for_by_name_come_in_the_order_asked_for_from_both_sides(
     assert store.named(snapshot, ()) == ()
     with pytest.raises(StoreError, match='no session "it\'s"'):
         store.named(snapshot, [held[0].session_id, "it's"])
+
+
+LATER = [
+    ("s1", "2026-01-05T00:00:00", "2026-01-05T00:01:40"),
+    ("s2", "2026-01-05T23:59:59", "2026-01-08T23:59:59"),
+    ("s3", "2026-01-07T00:00:00", "2026-01-07T00:00:00"),
+]
+
+
+@pytest.mark.parametrize(
+    ("last", "period", "begins"),
+    [("2026-01-09", "day", "2026-01-09"), ("2027-12-29", "week", "2027-12-27"), ("2030-06-15", "month", "2030-06-01"),
+     ("2039-03-03", "year", "2039-01-01")],
+)  # fmt: skip
+def test_times_are_counted_by_side_in_bins_that_fit_the_span_of_the_log(tmp_path, last, period, begins):
+    rows = [*LATER, ("s4", f"{last}T00:00:00", f"{last}T00:00:01")]
+    text = "".join(f"{name},a,{first}\n{name},b,{then}\n" for name, first, then in rows)
+    imported(tmp_path, f"session,event,time\n{text}")
+    with SessionStore.open(tmp_path / "store.duckdb", read_only=False) as store:
+        snapshot = split(store, held_out=0.5, seed=1)
+        held = {session.session_id for session in store.sessions(snapshot)}
+        found = store.times(snapshot)
+    took = {"s1": 10, "s2": 27, "s3": None, "s4": 0}  # floor(5 log10(seconds)) of 100 s, 3 days, none and 1 s
+    sides = {name: "held-out" if name in held else "training" for name in took}
+    assert {(side, place): count for side, place, count in found.durations} == Counter(
+        (sides[name], place) for name, place in took.items()
+    )
+    assert found.period == period
+    assert (sides["s4"], datetime.fromisoformat(begins)) in {(side, start) for side, start, _ in found.starts}
+    assert sum(count for *_, count in found.starts) == len(took)
+    assert {high for _, high in found.spread.values()} <= {0, 1, 100, 259_200}
+    assert max(high for _, high in found.spread.values()) == 259_200
 
 
 def test_many_threads_may_ask_one_store(store):

@@ -56,6 +56,9 @@ def test_the_gap_plot_draws_tolerance_and_noise_floor_and_names_their_values():
         lambda: charts_policies.stops(pd.DataFrame()),
         lambda: charts_policies.duplication(pd.DataFrame()),
         lambda: charts_sessions.lengths(pd.DataFrame()),
+        lambda: charts_sessions.durations(pd.DataFrame(), 5),
+        lambda: charts_sessions.durations(pd.DataFrame({"side": ["training"], "bin": [None], "sessions": [3]}), 5),
+        lambda: charts_sessions.starts(pd.DataFrame(), "day"),
         lambda: charts_sessions.transitions([], np.zeros((1, 1), int), None),
         lambda: charts_sessions.components([]),
         lambda: charts_inspector.next_events(pd.DataFrame()),
@@ -131,6 +134,18 @@ def test_the_legend_of_next_events_says_what_hatching_means_and_hatches_nothing_
         ]
         assert [trace.name for trace in traces] == ["full path", "cached path", *told]
         assert [trace.name for trace in traces if trace.marker.pattern.shape] == told
+
+
+def test_times_of_sessions_stand_in_bins_that_are_named_as_times():
+    rows = [("training", None, 2), ("training", 8, 5), ("held-out", 25, 1)]
+    figure = charts_sessions.durations(pd.DataFrame(rows, columns=["side", "bin", "sessions"]), 5)
+    training, held = figure.data
+    assert (list(training.x), list(training.y), list(held.x), list(held.y)) == ([8], [5], [25], [1])
+    assert list(training.customdata) == ["39.8 seconds to 1.05 minutes"]
+    assert training.marker.pattern.shape != held.marker.pattern.shape
+    ticks = dict(zip(figure.layout.xaxis.ticktext, figure.layout.xaxis.tickvals, strict=True))
+    assert ticks["1 min"] == pytest.approx(5 * np.log10(60) - 0.5)
+    assert "1 s" not in ticks
 
 
 def test_a_step_over_the_tolerance_is_a_cross_also_when_its_gap_is_not_a_number():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditlib.views.text import in_figure, in_html, in_markdown, in_spreadsheet, number, plural, safe
+from auditlib.views.text import duration, in_figure, in_html, in_markdown, in_spreadsheet, number, plural, safe
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,12 @@ def test_numbers_are_short_and_never_in_micro(value, shown):
 def test_plurals_follow_the_count():
     assert plural(1, "row") == "1 row"
     assert plural(2000, "row") == "2,000 rows"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0 seconds"), (0.25, "250 ms"), (1, "1 second"), (90, "1.5 minutes"), (3600, "1 hour"), (125_040, "1.45 days"),
+     (86_400 * 400, "400 days")],
+)  # fmt: skip
+def test_a_length_of_time_stands_in_its_largest_unit(seconds, shown):
+    assert duration(seconds) == shown

@@ -26,7 +26,7 @@ def test_every_page_opens_on_the_refused_revision(page):
 SECTIONS = {
     "cache_parity": ("Gaps", "Worst prefixes", "Probes", "Cache identity", "Numerics"),
     "policies": ("Invalid orders", "Stops and repetition", "Sequences", "Event grammar", "Checks"),
-    "sessions": ("Imports", "Split and leakage", "Variants", "Transitions", "Rules"),
+    "sessions": ("Imports", "Split and leakage", "Variants", "Lengths and times", "Transitions", "Rules"),
     "inspector": ("Gaps", "What comes next", "What if", "Whose cache", "Attention"),
     "compare": ("Sessions that flip", "Paired differences", "Gaps", "Policies", "Latency"),
 }
