@@ -6,7 +6,7 @@ An engine is not shared between threads; who serves many callers puts one behind
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,7 +28,8 @@ _RECHECK = 1.0  # seconds after which the weights are named anew
 class Ticket:
     """A request in the batch. Moments are readings of the engine's clock (s), `batch` the most rows it shared it with.
 
-    `cached` says whether every one of its events came from the cached path.
+    `cached` says whether every one of its events came from the cached path, `wanted` whether anybody waits for it: one
+    that nobody waits for keeps its place until its rows have left.
     """
 
     encoded: Encoded
@@ -36,12 +37,14 @@ class Ticket:
     cached: bool
     first_event: float | None = None
     batch: int = 0
+    wanted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """An answered request: its best hypothesis, and what it took."""
+    """An answered request: its best hypothesis, and what it took. `owner` is the number under which it joined."""
 
+    owner: int
     encoded: Encoded
     best: Generated
     joined: float
@@ -98,10 +101,13 @@ class Engine:
         """What the kept prefixes were good for."""
         return self._path.uses if isinstance(self._path, RootedPath) else Uses()
 
-    def admit(self, requests: Sequence[Encoded]) -> None:
-        """Let requests join; the caller minds `free`. An error leaves those that are in the batch as they are."""
+    def admit(self, requests: Sequence[Encoded]) -> range:
+        """Let requests join, under numbers that no other request of this engine ever has; the caller minds `free`.
+
+        An error leaves those that are in the batch as they are.
+        """
         if not requests:
-            return
+            return range(0)
         self._name_weights()
         try:
             owners = self._join(requests)
@@ -111,6 +117,7 @@ class Engine:
         now = self._clock()
         for owner, encoded in zip(owners, requests, strict=True):
             self._tickets[owner] = Ticket(encoded, now, self.cached)
+        return owners
 
     def step(self) -> list[Finished]:
         """Continue every request by one event and give back those that are done."""
@@ -126,12 +133,19 @@ class Engine:
             ticket.batch = max(ticket.batch, rows)
             if owner not in coming:  # those were only read in this step
                 ticket.first_event = now if ticket.first_event is None else ticket.first_event
-        return [self._finished(self._tickets.pop(owner), found, now) for owner, found in done.items()]
+        left = {owner: self._tickets.pop(owner) for owner in done}
+        return [self._finished(owner, left[owner], found, now) for owner, found in done.items() if left[owner].wanted]
 
-    def forget(self, request_ids: set[str]) -> None:
-        """Drop requests whose answer nobody waits for any more; `step` gives them back no more."""
-        owners = [owner for owner, one in self._tickets.items() if one.encoded.request.request_id in request_ids]
-        self._generation.drop(owners)
+    def forget(self, owners: Collection[int]) -> None:
+        """Drop requests whose answer nobody waits for any more; `step` gives them back no more.
+
+        They are named by the numbers under which they joined, not by their request ids: whoever asks again under an id
+        must never get what was left of the first request. Numbers of requests that have ended are passed over.
+        """
+        leaving = self._tickets.keys() & set(owners)
+        for owner in leaving:
+            self._tickets[owner].wanted = False
+        self._generation.drop(leaving)
 
     def _join(self, requests: Sequence[Encoded]) -> range:
         prefixes = [one.prefix for one in requests]
@@ -150,11 +164,11 @@ class Engine:
         for ticket in self._tickets.values():
             ticket.cached = False
 
-    def _finished(self, ticket: Ticket, found: Sequence[Generated], now: float) -> Finished:
+    def _finished(self, owner: int, ticket: Ticket, found: Sequence[Generated], now: float) -> Finished:
         size = self._path.cache_bytes if isinstance(self._path, RootedPath) else 0
         first = now if ticket.first_event is None else ticket.first_event
         best = found[0] if found else Generated((), "no legal event", False, 0.0, False, ticket.encoded.max_new)
-        return Finished(ticket.encoded, best, ticket.joined, first, now, ticket.batch, size, ticket.cached)
+        return Finished(owner, ticket.encoded, best, ticket.joined, first, now, ticket.batch, size, ticket.cached)
 
     def _name_weights(self) -> None:
         """Name the weights anew, now and then: hashing them at every step would cost more than the step."""

@@ -39,8 +39,10 @@ class Worker:
         self.engine: Engine | None = None
         self.failure: str | None = None
         self._waiting: deque[_Call] = deque()
-        self._calls: dict[str, _Call] = {}
-        self._forgotten: set[str] = set()
+        self._joining: list[_Call] = []  # handed to the engine, which has not said yet under which numbers they joined
+        # By the engine's own numbers: two callers may use one request id, one after the other or in one comparison.
+        self._calls: dict[int, _Call] = {}
+        self._forgotten: set[int] = set()
         self._work = asyncio.Event()
         self._thread = _Thread()
         self._driver: asyncio.Task[None] | None = None
@@ -53,7 +55,7 @@ class Worker:
     @property
     def calls(self) -> int:
         """Callers that wait for an answer, in the batch or before it."""
-        return len(self._waiting) + len(self._calls)
+        return len(self._waiting) + len(self._joining) + len(self._calls)
 
     async def answer(self, encoded: Encoded) -> Finished:
         """The finished request; EngineFailedError when the engine is, or becomes, unable to give it.
@@ -86,8 +88,14 @@ class Worker:
     def _leave(self, call: _Call) -> None:
         if call in self._waiting:
             self._waiting.remove(call)
-        else:
-            self._forgotten.add(call.encoded.request.request_id)
+        self._forget_those_that_left()
+
+    def _forget_those_that_left(self) -> None:
+        """Have the engine drop the requests of callers that are gone."""
+        gone = {owner for owner, call in self._calls.items() if call.answer.cancelled()}
+        for owner in gone:
+            del self._calls[owner]
+        self._forgotten |= gone
 
     async def _drive(self) -> None:
         """Step while anybody waits."""
@@ -105,47 +113,55 @@ class Worker:
 
     async def _advance(self, engine: Engine) -> None:
         joining = [self._waiting.popleft() for _ in range(min(engine.free, len(self._waiting)))]
-        self._calls |= {call.encoded.request.request_id: call for call in joining}
+        self._joining = joining
         forgotten, self._forgotten = self._forgotten, set()
         encoded = [call.encoded for call in joining]
-        for finished in await self._in_thread(_advance, engine, encoded, forgotten, self._is_wanted):
-            call = self._calls.pop(finished.encoded.request.request_id, None)
+        owners, done = await self._in_thread(_advance, engine, encoded, forgotten, self._is_wanted)
+        self._calls |= dict(zip(owners, joining, strict=True))
+        self._joining = []
+        for finished in done:
+            call = self._calls.pop(finished.owner, None)
             if call is not None and not call.answer.done():
                 call.answer.set_result(finished)
+        self._forget_those_that_left()
         if not engine.busy and not self._waiting:
             self._work.clear()
 
     def _is_wanted(self) -> bool:
         """Whether the engine has to come back between steps: somebody came, or left. Asked in the engine's thread."""
-        return bool(self._waiting or self._forgotten or self.failure)
+        left = any(call.answer.cancelled() for call in self._joining)
+        return bool(left or self._waiting or self._forgotten or self.failure)
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.wait_for(self._thread.run(function, *arguments), self._timeout)
 
     def _fail(self, reason: str) -> None:
         self.failure = self.failure or reason
-        for call in (*self._waiting, *self._calls.values()):
+        for call in (*self._waiting, *self._joining, *self._calls.values()):
             if not call.answer.done():
                 call.answer.set_exception(EngineFailedError(self.failure))
         self._waiting.clear()
+        self._joining = []
         self._calls.clear()
 
 
 def _advance(
-    engine: Engine, joining: list[Encoded], forgotten: set[str], is_wanted: Callable[[], bool]
-) -> list[Finished]:
+    engine: Engine, joining: list[Encoded], forgotten: set[int], is_wanted: Callable[[], bool]
+) -> tuple[range, list[Finished]]:
     """Steps of the engine, in its thread, until an answer is finished or the engine has to come back.
+
+    Gives the numbers under which `joining` joined, in order, and what is finished.
 
     Every return costs a hand-over between threads, which takes as long as a step of a small decoder does.
     """
     if forgotten:
         engine.forget(forgotten)
-    engine.admit(joining)
+    owners = engine.admit(joining)
     until = time.monotonic() + _LONGEST_STAY
     finished = engine.step()
     while engine.busy and not finished and not is_wanted() and time.monotonic() < until:
         finished = engine.step()
-    return finished
+    return owners, finished
 
 
 class _Thread:

@@ -64,8 +64,9 @@ def test_a_request_that_is_forgotten_before_it_was_read_leaves_the_others_as_the
     requests = requests_for(toy(), 3)
     engine = Engine(toy())
     engine.admit(requests[:1])
-    engine.admit(requests[1:])
-    engine.forget({requests[1].request.request_id})
+    owners = engine.admit(requests[1:])
+    engine.forget(owners[:1])
     answers = drain(engine, [])
+    assert answers.keys() == {one.request.request_id for one in (requests[0], requests[2])}
     for one in (requests[0], requests[2]):
         assert answers[one.request.request_id].best.events == alone(toy(), one).events

@@ -207,13 +207,28 @@ def test_a_forgotten_request_leaves_and_the_others_stay():
     served = toy()
     requests = requests_for(served, 4)
     engine = Engine(served)
-    engine.admit(requests)
-    engine.forget({requests[0].request.request_id})
+    owners = engine.admit(requests)
+    engine.forget([owners[0], 99])
     got = {}
     while engine.busy:
         got |= {one.encoded.request.request_id: one.best.events for one in engine.step()}
-    for one in requests[1:]:
-        assert got[one.request.request_id] == alone(served, one).events
+    assert got == {one.request.request_id: alone(served, one).events for one in requests[1:]}
+
+
+@pytest.mark.parametrize("setting", ["greedy", "sampled", "beam"])
+def test_who_asks_again_under_the_id_of_a_forgotten_request_gets_an_answer_of_their_own(setting):
+    served = toy(setting)
+    engine = Engine(served)
+    first, second = (encode(Request("s", prefix, {}, 5, "r"), served) for prefix in (("c",), ("c", "c", "b")))
+    owners = engine.admit([first])
+    engine.step()
+    engine.forget(owners)
+    assert engine.free == served.bounds.slots - 1  # its rows are still there
+    (again,) = engine.admit([second])
+    got = []
+    while engine.busy:
+        got += engine.step()
+    assert [(one.owner, one.encoded, one.best.events) for one in got] == [(again, second, alone(served, second).events)]
 
 
 def test_a_prefix_that_fills_the_context_is_answered_at_once():

@@ -215,6 +215,60 @@ def test_a_caller_who_leaves_gets_a_row_and_frees_the_slot():
     assert sorted(str(row.error) for row in rows) == ["None", "caller left"]
 
 
+class Gated(ToyDecoder):
+    """Its calls of one verb wait until the gate is opened, and say that they have come there."""
+
+    def __init__(self, verb):
+        super().__init__(MAP.size, 14)
+        self.reached, self.gate = threading.Event(), threading.Event()
+        inner = getattr(self, verb)
+        setattr(self, verb, lambda *arguments: self._through(inner, arguments))
+
+    def _through(self, inner, arguments):
+        self.reached.set()
+        assert self.gate.wait(20)
+        return inner(*arguments)
+
+
+def test_a_retry_under_the_id_of_a_caller_who_left_gets_its_own_answer():
+    decoder = Gated("extend")
+    served = toy(decoder=decoder)
+    retry = encode(Request("s", ("c", "c", "b"), {}, 5, "r"), served)
+
+    async def run():
+        async with Service(served) as service:
+            leaving = asyncio.create_task(service.answer(Request("s", ("c",), {}, 5, "r")))
+            assert await asyncio.to_thread(decoder.reached.wait, 20)
+            leaving.cancel()
+            await asyncio.gather(leaving, return_exceptions=True)
+            again = asyncio.create_task(service.answer(retry.request))
+            await asyncio.sleep(0)
+            decoder.gate.set()
+            return await again
+
+    answer = asyncio.run(run())
+    assert served.event_map.encode(answer.events) == tuple(e for e in alone(toy(), retry).events if e != END)
+    assert (answer.path, answer.fallback) == ("cached", None)
+
+
+def test_two_comparisons_under_one_id_are_each_of_their_own_answer():
+    decoder = Gated("full")
+    rows = []
+
+    async def run():
+        async with Service(toy(decoder=decoder), keep=rows.append, compare=1.0, timeout=10) as service:
+            for prefix in (("c",), ("c", "c", "b")):  # the second comes while the first is being compared
+                await service.answer(Request("s", prefix, {}, 5, "r"))
+            assert await asyncio.to_thread(decoder.reached.wait, 20)
+            decoder.gate.set()
+            await service.settle()
+            return service.counts
+
+    counts = asyncio.run(run())
+    assert (counts.compared, counts.mismatches, counts.failed["comparison"]) == (2, 0, 0)
+    assert [row.events_digest == row.shadow_events_digest for row in rows] == [True, True]
+
+
 def test_answers_are_compared_with_the_full_path_and_wrong_ones_are_seen():
     class Drifts(ToyDecoder):
         """Its cached path forgets the first event of what it has read."""
