@@ -87,7 +87,7 @@ def _padded(bench: Bench, probe: str, layout: Layout) -> None:
         growing = Growing(bench, probe, layout)
         growing.begin(rows, _MIXED)
         growing.full()
-        Growing.singles(growing, 2)
+        growing.singles(2)
         growing.append([2, 0, 3, 1])
         growing.singles(2)
         growing.full()

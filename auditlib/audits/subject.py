@@ -12,12 +12,14 @@ from auditlib.audits.base import Subject
 from auditlib.decoders.protocol import Decoder
 from auditlib.decoders.revision import Revision
 from auditlib.decoding.policies import Policy
-from auditlib.errors import DecoderError, EventMapError, PrefixgateError
+from auditlib.errors import DecoderError, EventMapError, PrefixgateError, RevisionError
 from auditlib.progress import Progress, silent
 from auditlib.sessions.session import Session
 from auditlib.sessions.snapshot import Snapshot
 from auditlib.sessions.split import leakage
 from auditlib.sessions.store import SessionStore
+
+_RECORD = "training.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +121,14 @@ def _trained_on(store: SessionStore, record: Mapping[str, object] | None, held_o
 
 
 def _training_record(revision: Revision) -> dict[str, object] | None:
-    """What the revision says of its own training, when it says anything."""
-    if "training.json" not in revision.manifest.files:
+    """What the revision says of its own training, when it says anything; RevisionError when nobody can read it."""
+    if _RECORD not in revision.manifest.files:
         return None
-    record = json.loads((revision.folder / "training.json").read_text(encoding="utf-8"))
+    try:
+        record = json.loads(revision.read(_RECORD))
+    except (ValueError, RecursionError) as problem:
+        # Passed over, it would hide that the decoder was trained on what is held out here.
+        raise RevisionError(
+            f"{revision.folder / _RECORD} is no JSON ({problem}); write it anew or leave it out of the revision"
+        ) from problem
     return record if isinstance(record, dict) else None

@@ -142,7 +142,7 @@ def parse_policy(content: bytes, where: str) -> Policy:
 
 
 def _policy(document: Any, content: bytes, where: str) -> Policy:
-    if not isinstance(document, dict) or document.get("format") != 1:
+    if not isinstance(document, dict) or type(document.get("format")) is not int or document["format"] != 1:
         raise PolicyError(f'{where}: not a policy of format 1; the file must be an object with "format": 1')
     unknown = sorted(document.keys() - _DOCUMENT_KEYS)
     if unknown:

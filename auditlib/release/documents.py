@@ -17,6 +17,11 @@ def canonical(document: Mapping[str, Any]) -> bytes:
     return text.encode()  # a lone surrogate raises UnicodeEncodeError, which is a ValueError
 
 
+def is_format(found: object, known: int) -> bool:
+    """Whether a document's format is this one, as a whole number: 1.0 and true equal 1 and are not it."""
+    return type(found) is int and found == known
+
+
 def read_object(data: bytes) -> dict[str, Any]:
     """The JSON object in `data`; ValueError with the reason for anything that two readers could take differently.
 

@@ -14,7 +14,7 @@ from typing import Any
 from auditlib.errors import InputError, IntegrityError
 from auditlib.release.checks import holds
 from auditlib.release.digests import digest_of, hex_of
-from auditlib.release.documents import LARGEST, read_object
+from auditlib.release.documents import LARGEST, is_format, read_object
 from auditlib.release.limits import finite
 
 KINDS = ("bench", "rehearsal", "replay")
@@ -72,7 +72,7 @@ def read_evidence(path: Path) -> EvidenceFile:
 
 def parse_evidence(document: Mapping[str, Any], digest: str) -> EvidenceFile:
     """The evidence in a document; ValueError, KeyError or TypeError for anything of another form."""
-    if type(document["format"]) is not int or document["format"] != 1:
+    if not is_format(document["format"], 1):
         raise ValueError("its format is not 1")
     kind, status, listed = document["kind"], document["status"], document["checks"]
     if kind not in KINDS or status not in _STATUSES:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from auditlib.errors import PolicyError
-from auditlib.release.documents import canonical, read_object
+from auditlib.release.documents import canonical, is_format, read_object
 
 RELEASED = "released"
 SHADOW = "shadow"
@@ -100,7 +100,7 @@ def read_plan(path: Path) -> Plan:
 def parse_plan(document: Mapping[str, Any]) -> Plan:
     """The plan in a document; ValueError names the first thing in it that makes no sense."""
     known = {"format", "stages", *_DEFAULTS, "limits", "whole"}
-    if document.get("format") != 1 or set(document) - known:
+    if not is_format(document.get("format"), 1) or set(document) - known:
         raise ValueError(f'a plan has "format": 1 and {", ".join(sorted(known - {"format"}))}, and nothing else')
     given = {name: document.get(name, default) for name, (default, _, _) in _DEFAULTS.items()}
     for name, (_, sound, wanted) in _DEFAULTS.items():

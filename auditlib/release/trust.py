@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from auditlib.errors import KeyFileError
 from auditlib.files import write_whole
-from auditlib.release.documents import read_object
+from auditlib.release.documents import is_format, read_object
 from auditlib.release.identity import Identity, identity_from
 from auditlib.release.keys import key_id, public_pem, read_public_pem
 from auditlib.release.moments import moment_of, stamp
@@ -119,7 +119,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _parse(document: Mapping[str, Any]) -> Trust:
-    if set(document) != {"format", "threshold", "keys"} or document["format"] != 1:
+    if set(document) != {"format", "threshold", "keys"} or not is_format(document["format"], 1):
         raise ValueError('a trust file has "format": 1, "threshold" and "keys", and nothing else')
     threshold, entries = document["threshold"], document["keys"]
     if not isinstance(threshold, int) or isinstance(threshold, bool) or threshold < 1:

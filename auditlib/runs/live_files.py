@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -82,13 +83,20 @@ def read_duckdb_part(file: Path) -> Part:
     if file.with_name(f"{file.name}.wal").exists():
         raise LogError(f"{file.name}.wal lies beside the log: close the program that writes it, then read again")
     try:
-        with _locked_down(file) as connection:
+        # The bytes that were hashed are those that are opened: the file itself may be exchanged in between.
+        with TemporaryDirectory() as scratch, _locked_down(_copied(data, Path(scratch))) as connection:
             _require_columns(file, _plain_columns(connection))
             wanted = ", ".join(f'"{name}"' for name in SCHEMA.names)
             table = connection.sql(f"select {wanted} from log.main.{TABLE} order by rowid").to_arrow_table()  # noqa: S608
     except duckdb.Error as error:
         raise LogError(f"{file.name} cannot be read as a live log: {error}; export it again") from error
     return Part(_typed(file, table), sha256_of_bytes(data), {})
+
+
+def _copied(data: bytes, folder: Path) -> Path:
+    copy = folder / "log.duckdb"
+    copy.write_bytes(data)
+    return copy
 
 
 def _locked_down(file: Path) -> duckdb.DuckDBPyConnection:

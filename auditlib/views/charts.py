@@ -74,7 +74,12 @@ def changes_by_position(probes: pd.DataFrame) -> go.Figure:
     """How far logits moved at each position although only later events differed, one mark a probe and path."""
     if probes.empty:
         return nothing("No probe changed any earlier logit.")
-    worst = probes.groupby(["probe", "path", "position"], as_index=False)["value"].max().head(MOST_POINTS)
+    found = probes.groupby(["probe", "path", "position"], as_index=False)["value"].agg(
+        lambda moved: moved.max(skipna=False)
+    )
+    # The largest are kept, and what is no number is larger than any; in the order of probes and positions all the same.
+    largest = found["value"].fillna(np.inf).nlargest(MOST_POINTS).index
+    worst = found.loc[largest.sort_values()]
     low = bottom(worst["value"])
     drawn = figure("Change of earlier logits by later events", "position in the prefix", "largest change, log scale")
     marks = zip(worst.groupby(["probe", "path"]), _endless_marks(), strict=False)

@@ -19,11 +19,11 @@ def demo_store(tmp_path_factory):
     return store
 
 
-def bad_revision(folder, factory):
+def bad_revision(folder, factory, files=None):
     sound = open_revision(SOUND_REVISION)
     write_revision(
         folder, name=factory, decoder=f"tests.bad_decoders:{factory}", config={}, event_map=sound.event_map,
-        event_order=sound.event_order, files={"note.txt": b"the weights are the demo's"},
+        event_order=sound.event_order, files=files or {"note.txt": b"the weights are the demo's"},
     )  # fmt: skip
     return folder
 
@@ -60,6 +60,15 @@ def test_what_is_no_decoder_is_refused_before_anything_is_measured(factory, demo
     code, report = audit(demo_store, bad_revision(tmp_path / factory, factory), tmp_path, "--audits", "cache parity")
     assert (code, report) == (2, {})
     assert f"tests.bad_decoders:{factory}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("record", [b"{", b"", b"\xff\xfe", b"[" * 100_000])
+def test_a_record_of_training_that_nobody_can_read_is_bad_input(record, demo_store, tmp_path, capsys):
+    """Passed over, it could hide that the decoder was trained on what is held out."""
+    folder = bad_revision(tmp_path / "r", "short_logits", {"training.json": record})
+    code, _ = audit(demo_store, folder, tmp_path, "--audits", "training")
+    assert code == 2
+    assert "training.json is no JSON" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("factory", ["nan_in_the_cache", "nan_everywhere"])

@@ -15,6 +15,7 @@ from auditlib.audits.faults.planting import Fault
 from auditlib.audits.self_check import Planting, plant_all, small_world
 from auditlib.audits.tolerance import study
 from auditlib.decoding.policies import DEFAULT_SETTINGS
+from auditlib.events.event_map import EventMap
 from auditlib.events.order import EventOrder
 from auditlib.release.checks import Measured
 from auditlib.release.judge import judge
@@ -72,6 +73,18 @@ def test_every_fault_that_can_be_planted_is_caught_and_nothing_else_alarms(make)
     alarming = [one for one in found.judged if one.outcome in ("missed", "false alarm")]
     wrong = [(one.planting.fault.name, one.outcome, one.reason) for one in alarming]
     assert wrong == []
+
+
+SCATTERED = EventMap("1", 6, 4, 8, {"opened": 0, "closed": 2, "assigned": 3, "repaired": 5, "reopened": 9}, None)
+
+
+def test_faults_are_planted_and_caught_whatever_ids_padding_start_and_end_have():
+    known = subject(lambda dtype: gpt(dtype, vocabulary_size=SCATTERED.size + 1))
+    found = run_self_check(replace(known, event_map=SCATTERED, order=ORDER.compile(SCATTERED)), RESULTS, LIMIT_ROWS)
+    assert found.problem is None
+    assert [one.planting.fault.name for one in found.judged if one.outcome in ("missed", "false alarm")] == []
+    same = {one.planting.fault.name: one.outcome for one in checked(gpt).judged}
+    assert {one.planting.fault.name: one.outcome for one in found.judged} == same
 
 
 def test_at_least_sixty_faults_over_all_kinds_are_planted_in_a_decoder_that_offers_everything():

@@ -50,6 +50,8 @@ def test_a_twin_differs_in_the_order_mask_alone(order_mask, name):
     ("changes", "named"),
     [
         ({"format": 2}, "format 1"),
+        ({"format": True}, "format 1"),
+        ({"format": 1.0}, "format 1"),
         ({"max_new_event": 3}, "max_new_event"),
         ({"max_new_events": 0}, "max_new_events"),
         ({"max_new_events": True}, "max_new_events"),

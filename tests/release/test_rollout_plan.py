@@ -30,6 +30,8 @@ def changed(path, value):
     [
         (["format"], 2, "format"),
         (["format"], None, "format"),
+        (["format"], True, "format"),
+        (["format"], 1.0, "format"),
         (["alfa"], 0.05, "nothing else"),
         (["alpha"], 0.0, "alpha"),
         (["alpha"], 0.6, "alpha"),

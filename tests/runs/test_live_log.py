@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from auditlib.errors import LogError
+from auditlib.files import sha256_of
 from auditlib.release.rollout_rows import COLUMNS
-from auditlib.runs import live_log
+from auditlib.runs import live_files, live_log
 from auditlib.runs.live_log import read_live_log
 from auditlib.serving.log_row import SCHEMA, LogRow, to_table
 from auditlib.serving.request_log import RequestLog
@@ -176,6 +177,22 @@ def test_a_torn_last_line_is_left_out_and_counted(form, lost, tmp_path):
     log = read_live_log(path)
     assert log.rows.count == len(ROWS) - 1
     assert log.rows.unread["last line without its end"] == 1
+
+
+def test_the_rows_of_a_duckdb_log_are_those_of_the_bytes_that_were_hashed(tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    path = as_duckdb(tmp_path)
+    other = as_duckdb(tmp_path / "other", "create table live_log as select * from rows limit 1")
+    before, read = sha256_of(path), live_files.bytes_of
+
+    def exchanged(file):
+        data = read(file)
+        other.replace(path)
+        return data
+
+    monkeypatch.setattr(live_files, "bytes_of", exchanged)
+    part = live_files.read_duckdb_part(path)
+    assert (part.sha256, part.table.num_rows) == (before, len(ROWS))
 
 
 @pytest.mark.parametrize("column", SCHEMA.names)

@@ -179,3 +179,12 @@ def test_no_figure_carries_more_than_some_thousand_points():
     assert sum(len(trace.x) for trace in figure.data) <= charts.MOST_POINTS
     probes = pd.DataFrame({"probe": "p", "path": "full", "events": "1", "position": range(50_000), "value": 1.0})
     assert sum(len(trace.x) for trace in charts.changes_by_position(probes).data) <= charts.MOST_POINTS
+
+
+def test_the_largest_changes_are_drawn_where_there_are_too_many_and_what_is_no_number_is_among_them():
+    many = pd.DataFrame({"probe": "a", "path": "full", "events": "1", "position": range(3000), "value": 1e-9})
+    few = pd.DataFrame({"probe": "z", "path": "full", "events": "1", "position": [4, 5], "value": [0.5, np.nan]})
+    figure = charts.changes_by_position(pd.concat([many, few]))
+    assert sum(len(trace.x) for trace in figure.data) == charts.MOST_POINTS
+    found = next(trace for trace in figure.data if trace.name.startswith("z"))
+    assert (list(found.x), list(found.customdata)) == ([4, 5], ["0.5", "not finite"])

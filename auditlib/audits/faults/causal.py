@@ -17,7 +17,7 @@ from auditlib.audits.faults.needs import (
     shows_its_cache,
     two_events,
 )
-from auditlib.audits.faults.planting import Fault, Plant
+from auditlib.audits.faults.planting import Fault, Plant, World
 from auditlib.audits.faults.wrapping import Planted, wrapped
 
 Leak = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -137,10 +137,16 @@ def _before_one_event(events: Tensor, valid: Tensor, logits: Tensor) -> Tensor:
     return (ahead & valid)[..., None].to(logits.dtype)
 
 
-def _before_the_end(events: Tensor, valid: Tensor, logits: Tensor) -> Tensor:
-    """The end (the lowest id but for padding and start) is known one event early."""
-    ahead = torch.cat([events[:, 1:] == 2, torch.zeros_like(valid[:, :1])], 1)
-    return (ahead & valid)[..., None].to(logits.dtype)
+def _before_the_end(world: World) -> World:
+    """The end is known one event early."""
+    end = world.subject.event_map.end
+
+    def leak(events: Tensor, valid: Tensor, logits: Tensor) -> Tensor:
+        """1 for every logit at positions whose next event is the end, else 0."""
+        ahead = torch.cat([events[:, 1:] == end, torch.zeros_like(valid[:, :1])], 1)
+        return (ahead & valid)[..., None].to(logits.dtype)
+
+    return wrapped(_Leaky, leak=leak)(world)
 
 
 def _length(events: Tensor, valid: Tensor, logits: Tensor) -> Tensor:  # noqa: ARG001
@@ -177,7 +183,7 @@ CAUSAL: tuple[Fault, ...] = (
     _leak("a leak at block ends only", _block_ends, needs=(two_events, context_of(9))),
     _leak("a leak in padded batches only", _only_padded),
     _leak("a leak before one event only", _before_one_event),
-    _leak("a leak before the end only", _before_the_end),
+    _causal("a leak before the end only", _before_the_end, _EXHAUSTIVE, needs=(two_events,)),
     _leak("a leak of a millionth", _all_later, size=1e-6, checks=_TRUNCATION[:1], needs=(has_float64, two_events)),
     _leak("a leak of a hundred-millionth", _all_later, size=1e-7, checks=_TRUNCATION[:1],
           needs=(has_float64, two_events)),

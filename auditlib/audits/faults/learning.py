@@ -56,14 +56,22 @@ class _TellsItself(Planted):
 class _KnowsTheRest(Planted):
     """Predicts better than any function of the past could: it has seen the answer."""
 
+    def __init__(self, inner: Any, end: int) -> None:
+        super().__init__(inner)
+        self._end = end
+
     def full(self, events: Tensor, valid: Tensor) -> Tensor:
-        """Logits [B, T, V] of 20 for the event that follows in the row, and of 20 for id 2 in the last column."""
+        """Logits [B, T, V] of 20 for the event that follows in the row, and of 20 for the end in the last column."""
         logits = super().full(events, valid).clone()
         following = torch.nn.functional.one_hot(events[:, 1:], logits.shape[-1])
         logits[:, :-1] = (20.0 * following).to(logits.dtype)
         logits[:, -1] = 0
-        logits[:, -1, 2] = 20.0  # after the last event read comes the end
+        logits[:, -1, self._end] = 20.0  # after the last event read comes the end
         return logits
+
+
+def _knows_the_rest(world: World) -> World:
+    return wrapped(_KnowsTheRest, end=world.subject.event_map.end)(world)
 
 
 def _no_shift(events: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
@@ -152,7 +160,7 @@ LEARNING: tuple[Fault, ...] = (
     _training("dropout stays on", wrapped(_Dropout, path="full"), _REPEAT, "karpathy/nanoGPT PR 240"),
     _training("dropout stays on in the cached path", wrapped(_Dropout, path="extend"), _REPEAT,
               "karpathy/nanoGPT PR 240"),
-    _training("the answers are known", wrapped(_KnowsTheRest), "accuracy above the ceiling", "TalwalkarLab/leaf #19",
+    _training("the answers are known", _knows_the_rest, "accuracy above the ceiling", "TalwalkarLab/leaf #19",
               (leaves_something_open,)),
     _training("a session on both sides", _leaks("session"), "sessions on both sides", "marin-community/marin PR 2700",
               (has_split,)),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from auditlib.audits.faults.needs import feels_old_events, feels_recent_events
-from auditlib.audits.faults.planting import Fault, Need, Plant
+from auditlib.audits.faults.planting import Fault, Need, Plant, World
 from auditlib.audits.faults.wrapping import Batch, Planted, Retold, Told, wrapped
 from auditlib.audits.held_out import Row
 
@@ -20,9 +20,9 @@ _REMEMBERS: tuple[Need, ...] = (feels_old_events, feels_recent_events)
 class _PaddingRead(Planted):
     """Invalid positions count as events on the full path and in prompts, in the layouts that a fault is about."""
 
-    def __init__(self, inner: Any, where: str) -> None:
+    def __init__(self, inner: Any, where: str, padding: int = 0) -> None:
         super().__init__(inner)
-        self._where = where
+        self._where, self._padding = where, padding
 
     def full(self, events: Tensor, valid: Tensor) -> Tensor:
         """Logits [B, T, V] under a mask that takes padding of the chosen layout for events."""
@@ -38,12 +38,16 @@ class _PaddingRead(Planted):
             "left": left,
             "both sides": (left | right) & left.any(1, keepdim=True) & right.any(1, keepdim=True),
             "one row": (left if bool(left.any()) else right) & (len(events) == 1),
-            "other ids": left & (events != 0),
+            "other ids": left & (events != self._padding),
             "little": left & (left.sum(1, keepdim=True) <= 2),
         }[self._where]
         taken = valid | asked
         # A row that would outgrow the context is left as it is: a refusal would hide the fault.
         return torch.where(taken.sum(1, keepdim=True) > self.context_length, valid, taken)
+
+
+def _mask_by_ids(world: World) -> World:
+    return wrapped(_PaddingRead, where="other ids", padding=world.subject.event_map.padding)(world)
 
 
 class _PaddingLater(Retold):
@@ -122,7 +126,7 @@ PADDING: tuple[Fault, ...] = (
     _padding("left padding is attended to", wrapped(_PaddingRead, where="left"), "padded left",
              "TransformerLensOrg/TransformerLens #1005"),
     _padding("places count left padding", wrapped(_LeftShifts), "padded left", "ndif-team/nnsight PR 673"),
-    _padding("the mask is where the ids are not padding", wrapped(_PaddingRead, where="other ids"), "padded left",
+    _padding("the mask is where the ids are not padding", _mask_by_ids, "padded left",
              "huggingface/transformers #8032"),
     _padding("a little padding is attended to", wrapped(_PaddingRead, where="little"), "padded both sides",
              "huggingface/transformers PR 40324"),
