@@ -12,14 +12,15 @@ ROOT = Path(__file__).parents[1]
 LOWER_ROOMS = {
     "errors": set(),
     "progress": set(),
+    "numbers": set(),
     "files": {"errors"},
-    "events": {"errors", "files", "progress"},
-    "sessions": {"errors", "files", "progress", "events"},
-    "decoders": {"errors", "files", "progress", "events"},
-    "decoding": {"errors", "files", "progress", "events", "decoders"},
-    "serving": {"errors", "files", "progress", "events", "decoders", "decoding"},
-    "audits": {"errors", "files", "progress", "events", "sessions", "decoders", "decoding", "serving"},
-    "release": {"errors", "files", "progress"},
+    "events": {"errors", "files", "numbers", "progress"},
+    "sessions": {"errors", "files", "numbers", "progress", "events"},
+    "decoders": {"errors", "files", "numbers", "progress", "events"},
+    "decoding": {"errors", "files", "numbers", "progress", "events", "decoders"},
+    "serving": {"errors", "files", "numbers", "progress", "events", "decoders", "decoding"},
+    "audits": {"errors", "files", "numbers", "progress", "events", "sessions", "decoders", "decoding", "serving"},
+    "release": {"errors", "files", "numbers", "progress"},
 }
 LOWER_ROOMS["runs"] = {*LOWER_ROOMS["audits"], "audits", "release"}
 LOWER_ROOMS["views"] = {*LOWER_ROOMS["runs"], "runs"}

@@ -25,6 +25,7 @@ from auditlib.audits.stored import StoredProbe
 from auditlib.audits.sweep import Advance, cached_logits
 from auditlib.audits.tolerance import FloorStudy, Tolerance
 from auditlib.audits.work import Piece, Watch
+from auditlib.numbers import amount
 
 IN_FLOAT64 = "single events in float64"
 
@@ -132,7 +133,7 @@ def _notes(parity: _Parity, tolerance: Tolerance) -> Iterator[str]:
         row, session, apart = first
         yield (
             f"Shortest held-out prefix over the tolerance: {written(row)} ({len(row)} events with the start, session "
-            f"{session}), gap {apart:.3g}."
+            f"{session}), gap {amount(apart)}."
         )
     for words in parity.bytes.lies[:1]:
         yield f"Said of a cache, {words}."

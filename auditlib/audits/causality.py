@@ -17,6 +17,7 @@ from auditlib.audits.offers import alterable, differentiable, inspectable
 from auditlib.audits.precise import load_precise
 from auditlib.audits.tolerance import FloorStudy
 from auditlib.audits.work import Piece, Watch
+from auditlib.numbers import amount
 
 IN_FLOAT64, IN_OWN_DTYPE = "truncation in float64", "truncation"
 EXHAUSTIVE, APPEND = "exhaustive next event", "later events in one append"
@@ -159,7 +160,7 @@ def _notes(causality: _Causality) -> Iterator[str]:
     for name, change in causality.seen.items():
         if change.moved and name != causality.truncation:
             size, path, position, row = max(change.worst)
-            yield f"{name}: on the {path} path, position {position} of {written(row)} moved by {size:.3g}."
+            yield f"{name}: on the {path} path, position {position} of {written(row)} moved by {amount(size)}."
     part = sum(not laid.takes_every_event(causality.rows) for laid in cases(causality.rows))
     if part:
         yield f"{EXHAUSTIVE}: in {part} long rows three events were tried at each place, in all others every event."

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from auditlib.errors import InputError
+from auditlib.numbers import amount
 
 FORMAT = 1
 Verb = Literal["full", "prefill", "extend", "reorder"]
@@ -117,7 +118,7 @@ class Case:
         """What to do to see it, in one sentence."""
         how = ", then ".join(_words(step) for step in self.asked.steps)
         end = {
-            "same": f"row {self.asked.row} differs by {self.gap:.3g} (limit {self.limit:.3g}) "
+            "same": f"row {self.asked.row} differs by {amount(self.gap)} (limit {amount(self.limit)}) "
             f"after {'-'.join(map(str, self.asked.prefix()))}",
             "finite": f"row {self.asked.row}, column {self.asked.column} is not finite",
             "refused": "served, although a row outgrows the context",

@@ -19,6 +19,7 @@ from auditlib.decoders.capabilities import Alterable, Inspectable
 from auditlib.decoders.protocol import Decoder
 from auditlib.decoders.tracing import Traced
 from auditlib.errors import CancelledError
+from auditlib.numbers import amount
 
 COLUMNS = ("case", "layer", "component", "step", "field", "gap")
 NOT_OFFERED = "not offered"
@@ -46,7 +47,7 @@ class Located:
         if self.component == NOT_OFFERED:
             return f"{self.case}: the adapter offers no way to look inside, so the layer is not known ({self.field})."
         where = f"layer {self.layer}, {self.component}" if self.layer >= 0 else self.component
-        return f"{self.case}: first differs at {where} by {self.gap:.3g}, in call {self.step} ({self.field})."
+        return f"{self.case}: first differs at {where} by {amount(self.gap)}, in call {self.step} ({self.field})."
 
 
 def located(subject: Subject, cases: Mapping[str, Case]) -> dict[tuple[str, str], pd.DataFrame]:

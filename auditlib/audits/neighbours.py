@@ -18,6 +18,7 @@ from auditlib.audits.held_out import Row, written
 from auditlib.audits.twins import STRANGER, Twins
 from auditlib.audits.work import Piece, Watch
 from auditlib.errors import DecoderError
+from auditlib.numbers import amount
 
 
 @dataclass
@@ -37,7 +38,7 @@ class NeighbourGaps:
         """Count one answer in."""
         self.worst = max(self.worst, apart)
         self.answers += 1
-        outcome = "the cold answer" if apart == 0 else f"{apart:.3g} logits from it"
+        outcome = "the cold answer" if apart == 0 else f"{amount(apart)} logits from it"
         self.trials.append((f"asked after: {after}", "answer", "the cold answer", outcome, written(row)))
 
 

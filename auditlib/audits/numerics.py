@@ -18,6 +18,7 @@ from auditlib.audits.rounding import Errors, SessionRatio
 from auditlib.audits.sweep import Advance, cached_logits
 from auditlib.audits.tolerance import FloorStudy, Tolerance
 from auditlib.audits.work import Piece, Watch
+from auditlib.numbers import number
 
 LOGIC, SESSIONS, POOLED = "logic in float64", "sessions above ratio 1.25", "pooled ratio"
 _RATIO = 1.25
@@ -110,8 +111,8 @@ def _not_applicable(numerics: _Numerics) -> dict[str, str]:
 
 def _notes(numerics: _Numerics, ratios: list[SessionRatio]) -> Iterator[str]:
     yield (
-        f"The tolerance of {numerics.tolerance.tolerance:.3g} logits rests on {numerics.tolerance.basis}. It holds for "
-        f"{numerics.subject.dtype} on this device only; a fault that moves logits by less is not seen by value."
+        f"The tolerance of {number(numerics.tolerance.tolerance)} logits rests on {numerics.tolerance.basis}. It holds "
+        f"for {numerics.subject.dtype} on this device only; a fault that moves logits by less is not seen by value."
     )
     if numerics.tolerance.precise.decoder is None:
         yield f"No float64 path: logic is not certified apart from numbers. {numerics.tolerance.precise.reason}."

@@ -19,6 +19,7 @@ from auditlib.audits.shift import TRUE_SHIFT, ShiftStudy
 from auditlib.audits.work import Piece, Watch
 from auditlib.decoders.lookup import ceiling, near_ties
 from auditlib.decoders.targets import event_loss, shifted_targets
+from auditlib.numbers import amount
 
 _FROM_RECORD = {
     "look-up accuracy": ("lookup_accuracy", "share"),
@@ -143,7 +144,7 @@ def _recorded(record: Mapping[str, object] | None, key: str) -> float | None:
 def _notes(training: _Training) -> Iterator[str]:
     by, shift = training.predicted.shifts.wrong_by()
     if shift != TRUE_SHIFT:
-        yield f"The decoder predicts the event {shift} places on better than the next one, by {by:.3g} nats."
+        yield f"The decoder predicts the event {shift} places on better than the next one, by {amount(by)} nats."
     yield (
         "The loss that is probed is that of `auditlib.decoders.targets`; another trainer is judged by its decoder only."
     )

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from auditlib.cli.output import ProgressLine, add_json_option, emit, say, table
 from auditlib.files import write_whole
+from auditlib.numbers import number
 from auditlib.runs.folder import Run, open_run
 from auditlib.views.junit import to_junit
 from auditlib.views.markdown import to_markdown
 from auditlib.views.summary import headline
-from auditlib.views.text import number
 
 REFUSED = 1
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from auditlib.cli.output import ProgressLine, add_json_option, emit, say, table
-from auditlib.views.text import number
+from auditlib.numbers import number
 
 REFUSED = 1
 _MOST = 100_000

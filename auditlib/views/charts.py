@@ -61,7 +61,8 @@ def checks_on_log(checks: pd.DataFrame, title: str) -> go.Figure:
     drawn = figure(title, "value, log scale", "", height=140 + 26 * len(shown))
     limits = go.Scatter(x=shown["limit"], y=_labels(shown["name"]), mode="markers", name="limit")
     limits.marker = {"symbol": "line-ns", "size": 16, "line": {"width": 3, "color": GREY}}
-    limits.hovertemplate = "%{y}: limit %{x:.3g}<extra></extra>"
+    limits.customdata = exact(shown["limit"])
+    limits.hovertemplate = "%{y}: limit %{customdata}<extra></extra>"
     drawn.add_trace(limits)
     for status, colour, symbol in (("passed", GREEN, "circle"), ("failed", RED, "x")):
         drawn.add_trace(_checks_trace(shown[shown["status"] == status], status, low, colour, symbol))
@@ -108,7 +109,8 @@ def ratio_by_session(sessions: pd.DataFrame, limit: float) -> go.Figure:
     drawn = figure("Cached error over full error, per session", "ratio of rms errors, log scale", "sessions", 320)
     bars = go.Bar(x=10 ** edges[:-1], y=counts, width=np.diff(10**edges), offset=0, marker={"color": BLUE})
     bars.name = "sessions"
-    bars.hovertemplate = "ratio from %{x:.3g}: %{y} sessions<extra></extra>"
+    bars.customdata = exact((10 ** edges[:-1]).tolist())
+    bars.hovertemplate = "ratio from %{customdata}: %{y} sessions<extra></extra>"
     drawn.add_trace(bars)
     drawn.add_vline(x=limit, line={"color": RED, "dash": "dash", "width": 2})
     drawn.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line={"color": RED, "dash": "dash"}))

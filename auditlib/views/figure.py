@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
+from auditlib.numbers import amount, number
+
 BLUE, ORANGE, RED, GREEN, PURPLE, GREY = "#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#7f7f7f"
 """Colours of Okabe and Ito's palette; each figure also tells its series apart by mark, dash or pattern."""
 
@@ -52,7 +54,7 @@ def on_log(values: Sequence[float], floor: float) -> list[float | None]:
 
 def exact(values: Sequence[float]) -> list[str]:
     """The numbers themselves, for the hover text."""
-    return ["not finite" if not np.isfinite(v) else f"{v:.4g}" for v in np.asarray(values, dtype=float)]
+    return [amount(v) for v in np.asarray(values, dtype=float)]
 
 
 def log_axis(drawn: go.Figure, axis: str, low: float, high: float) -> None:
@@ -78,5 +80,5 @@ def limit_line(drawn: go.Figure, value: float | None, words: str, *, dash: str =
         return
     # The line itself has no legend entry, so an empty trace of the same look names it.
     drawn.add_hline(y=value, line={"color": colour, "dash": dash, "width": 2})
-    name = f"{words} {value:.3g}"
+    name = f"{words} {number(value)}"
     drawn.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line={"color": colour, "dash": dash}, name=name))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from auditlib.numbers import number
 from auditlib.views.summary import headline
 from auditlib.views.text import in_markdown as cell
-from auditlib.views.text import number
 
 
 def to_markdown(report: Mapping[str, Any]) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from auditlib.numbers import amount
+
 COLUMNS = ["change", "what", "session_id", "events", "before", "after"]
 
 
@@ -15,7 +17,7 @@ def gap_flips(gaps: pd.DataFrame) -> pd.DataFrame:
     """Ways that are within tolerance in one run and not in the other, the largest gap first."""
     found = gaps[gaps["within_before"].astype(bool) != gaps["within_after"].astype(bool)]
     change = ["worse" if within else "better" for within in found["within_before"]]
-    words = {side: [f"gap {gap:.3g} logit" for gap in found[side].astype(float)] for side in ("before", "after")}
+    words = {side: [f"gap {amount(gap)} logit" for gap in found[side].astype(float)] for side in ("before", "after")}
     size = found[["before", "after"]].astype(float).max(axis=1).fillna(np.inf)
     table = found.assign(change=change, what="within tolerance", **words)
     return table.loc[size.sort_values(ascending=False, kind="stable").index, COLUMNS]

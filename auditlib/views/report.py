@@ -9,10 +9,11 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from auditlib.numbers import number
 from auditlib.runs.folder import Run
 from auditlib.views import charts, charts_policies
 from auditlib.views.summary import headline
-from auditlib.views.text import in_html, number
+from auditlib.views.text import in_html
 
 _ROWS = 20
 

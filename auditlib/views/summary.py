@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from auditlib.numbers import number
+
 
 def headline(report: Mapping[str, Any]) -> str:
     """`approved`, or why not: the failures, the first failed check with its figures, and what was not measured."""
@@ -45,8 +47,8 @@ def _figures(check: Mapping[str, Any]) -> str:
     if check["value"] is None:
         return f"{check['name']}: {check.get('reason') or 'no finite value'}"
     return (
-        f"{check['name']}: {check['value']:.3g} {check['unit']} where at most "
-        f"{check['limit']:.3g} is allowed ({check['count']} observations)"
+        f"{check['name']}: {number(check['value'])} {check['unit']} where at most "
+        f"{number(check['limit'])} is allowed ({check['count']} observations)"
     )
 
 

@@ -6,7 +6,6 @@ Everything that shows such text, on a page, in a figure or in a report, passes i
 from __future__ import annotations
 
 import html
-import math
 import re
 import unicodedata
 
@@ -50,15 +49,6 @@ def in_markdown(text: object, limit: int = 400) -> str:
 def in_spreadsheet(text: str) -> str:
     """`text` with an apostrophe before whatever a spreadsheet would take for a formula."""
     return _FORMULA.sub("'", text)
-
-
-def number(value: float | None) -> str:
-    """A number with at most four significant digits, with an exponent where that is shorter to read; – for None."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    if float(value).is_integer() and abs(value) < 1e6:
-        return f"{int(value):,}"
-    return f"{value:.4g}" if 1e-3 <= abs(value) < 1e6 else f"{value:.2e}"
 
 
 def duration(seconds: float) -> str:

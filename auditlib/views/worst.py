@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from auditlib.numbers import amount
 from auditlib.runs.folder import Run
 
 _POLICY_FAILURES = {"padding emission", "event grammar", "end-token coverage", "decoding policy"}
@@ -40,7 +41,7 @@ def largest_gap(gaps: pd.DataFrame) -> Worst | None:
     from_sessions = gaps[gaps["session_id"].fillna("") != ""]
     found = gaps if from_sessions.empty else from_sessions
     row = found.loc[found["gap"].fillna(float("inf")).idxmax()]
-    return Worst(str(row["events"]), _session(row), f"gap of {row['gap']:.3g} logit ({row['probe']})")
+    return Worst(str(row["events"]), _session(row), f"gap of {amount(row['gap'])} logit ({row['probe']})")
 
 
 def _of_failure(run: Run, failure: str) -> Worst | None:

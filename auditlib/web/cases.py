@@ -9,8 +9,9 @@ from typing import Any
 
 from auditlib.errors import IntegrityError
 from auditlib.files import sha256_of
+from auditlib.numbers import number
 from auditlib.runs.folder import Run
-from auditlib.views.text import number, plural
+from auditlib.views.text import plural
 
 _FOLDER = "counterexamples/"
 

@@ -10,8 +10,9 @@ import pandas as pd
 import streamlit as st
 
 from auditlib.errors import PrefixgateError
+from auditlib.numbers import number
 from auditlib.runs.folder import Run
-from auditlib.views.text import in_markdown, number, safe
+from auditlib.views.text import in_markdown, safe
 from auditlib.web import clock, parts_jobs, state
 
 _BADGES = {

@@ -9,9 +9,10 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from auditlib.numbers import number
 from auditlib.runs.folder import Run
 from auditlib.views.paired import Pairing, Terms
-from auditlib.views.text import in_markdown, number, plural, safe
+from auditlib.views.text import in_markdown, plural, safe
 from auditlib.web import address, clock, comparison, kept, state, tables
 from auditlib.web.exports import downloads, named
 

@@ -9,8 +9,9 @@ import streamlit as st
 
 from auditlib.errors import PrefixgateError
 from auditlib.events.event_map import EventMap
+from auditlib.numbers import number
 from auditlib.views import charts_whatif
-from auditlib.views.text import in_markdown, number, safe
+from auditlib.views.text import in_markdown, safe
 from auditlib.web import address
 from auditlib.web.inspection import Change, Seen, edited
 

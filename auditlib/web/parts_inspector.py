@@ -9,7 +9,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from auditlib.events.event_map import EventMap
-from auditlib.views.text import in_markdown, number, plural, safe
+from auditlib.numbers import number
+from auditlib.views.text import in_markdown, plural, safe
 from auditlib.web import address, kept
 from auditlib.web.inspection import Seen
 from auditlib.web.parts_prefix import show

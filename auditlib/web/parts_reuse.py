@@ -10,7 +10,8 @@ import streamlit as st
 
 from auditlib.errors import PrefixgateError
 from auditlib.events.event_map import EventMap
-from auditlib.views.text import in_markdown, number, plural, safe
+from auditlib.numbers import number
+from auditlib.views.text import in_markdown, plural, safe
 from auditlib.web import address, prefix_choice, sessions_facts, state
 from auditlib.web.inspection import Seen, reused
 from auditlib.web.prefix_choice import Prefix

@@ -10,10 +10,11 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from auditlib.numbers import number
 from auditlib.serving.artifact import Artifact
 from auditlib.serving.memory import GROWN, RESERVED, MemoryPlan
 from auditlib.views import charts_serving
-from auditlib.views.text import in_markdown, number, plural, safe
+from auditlib.views.text import in_markdown, plural, safe
 from auditlib.web import address, serving_facts, tables
 from auditlib.web.serving_facts import Measured
 from auditlib.web.text import check_row, short

@@ -8,16 +8,17 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.elements.lib.column_types import ColumnConfig
 
+from auditlib.numbers import number
 from auditlib.runs.folder import Run
-from auditlib.views.text import in_markdown, number, plural, safe
+from auditlib.views.text import in_markdown, plural, safe
 from auditlib.web import address, kept, revision_facts, state
 from auditlib.web.exports import downloads, named
 from auditlib.web.text import check_row
 
 _LINKED = 3
 _MOST = 500
-_SHORT = st.column_config.NumberColumn(format="%.3g")
 
 
 def checks(run: Run, audits: Sequence[str], key: str) -> None:
@@ -52,7 +53,8 @@ def show(frame: pd.DataFrame, file_name: str, key: str, alt: str, empty: str, ab
         return
 
     def draw() -> None:
-        st.dataframe(shown(frame), key=key, hide_index=True, alt=alt)
+        table = shown(frame)
+        st.dataframe(table, key=key, hide_index=True, column_config=_formats(table), alt=alt)
 
     if about is None:
         draw()
@@ -67,6 +69,19 @@ def shown(frame: pd.DataFrame) -> pd.DataFrame:
     for name in safer.select_dtypes(exclude=["number", "bool"]).columns:
         safer[name] = [safe(cell) for cell in safer[name]]
     return safer.rename(columns=lambda name: safe(name, 60).replace("_", " "))
+
+
+def _formats(frame: pd.DataFrame) -> dict[str, ColumnConfig]:
+    """How each column of numbers is written: as in sentences where all of it is small, else with four digits.
+
+    A column has one format. Writing each cell as a text would cost a tenth of a second for every few hundred rows.
+    """
+    found = {}
+    for name in frame.select_dtypes("float").columns:
+        sizes = frame[name].abs()
+        small = bool((sizes[sizes > 0] < 1e-3).all()) and bool((sizes > 0).any())
+        found[str(name)] = st.column_config.NumberColumn(format="%.2e" if small else "%.4g")
+    return found
 
 
 def largest_first(frame: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -133,7 +148,7 @@ def prefixes(here: state.Selection, frame: pd.DataFrame, key: str, columns: Sequ
         hide_index=True,
         on_select="rerun",
         selection_mode="single-row",
-        column_config=dict.fromkeys(table.select_dtypes("float").columns, _SHORT),
+        column_config=_formats(table),
         alt=f"{noun}, in order",
     )
     for position in chosen.selection.rows[:1]:

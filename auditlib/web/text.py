@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from auditlib.views.text import number, safe
+from auditlib.numbers import number
+from auditlib.views.text import safe
 
 MARKS = {"passed": "✓ passed", "failed": "✗ failed", "not measured": "– not measured"}
 """Status words with a mark, so that nobody needs the colour."""

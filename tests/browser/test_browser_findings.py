@@ -105,7 +105,7 @@ def test_cache_parity_is_read_section_by_section_and_a_worst_prefix_is_followed(
     open_section(page, "Worst prefixes")
     settled(page)
     choose(page, "Probe", "dropped rows")
-    page.get_by_role("link", name=re.compile("worst prefix 1, gap 1.00e-06")).click(timeout=SLOW)
+    page.get_by_role("link", name=re.compile("worst prefix 1, gap 1.00e-6")).click(timeout=SLOW)
     expect(page.get_by_role("heading", name="Prefix inspector", exact=True)).to_be_visible(timeout=SLOW)
     expect(page.get_by_text("<start> → assigned", exact=True)).to_be_visible(timeout=SLOW)
     assert "events=1-3&" in f"{page.url}&"

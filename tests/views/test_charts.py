@@ -39,7 +39,7 @@ def test_a_gap_that_is_not_a_number_leaves_a_hole_and_says_so():
 def test_the_gap_plot_draws_tolerance_and_noise_floor_and_names_their_values():
     figure = charts.gap_by_step(TABLES["cache parity", "steps"], 8e-6, 2e-6)
     assert sorted(shape.y0 for shape in figure.layout.shapes) == [2e-6, 8e-6]
-    assert {"tolerance 8e-06", "noise floor 2e-06"} <= {trace.name for trace in figure.data}
+    assert {"tolerance 8.00e-6", "noise floor 2.00e-6"} <= {trace.name for trace in figure.data}
     assert figure.layout.yaxis.type == "log"
     assert figure.layout.yaxis.exponentformat == "e"
 

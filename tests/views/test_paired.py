@@ -59,7 +59,7 @@ def test_every_kind_of_flip_is_found_those_for_the_worse_first(runs):
     before, after = runs
     found = pair(before, after, TRUTH, {3: "opened", 4: "closed"}.get).flips
     assert found.to_dict("split")["data"] == [
-        ["worse", "within tolerance", "S2", "1-3-4-5", "gap 1e-06 logit", "gap 0.31 logit"],
+        ["worse", "within tolerance", "S2", "1-3-4-5", "gap 1.00e-6 logit", "gap 0.31 logit"],
         ["worse", "greedy: next event", "S1", "1", "right: opened", "wrong: closed"],
         ["worse", "greedy: order", "S2", "1-3-4-3-2", "valid", "breaks a rule"],
     ]

@@ -51,7 +51,7 @@ def test_the_report_says_why_with_value_limit_and_count(hostile):
     html = to_html(hostile.refused)
     row = re.search(r"<tr><td>single events<td.*?</tr>", html).group()
     assert "0.31" in row
-    assert "8.00e-06" in row
+    assert "8.00e-6" in row
     assert "40" in row
     assert "✗ failed" in row
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditlib.views.text import duration, in_figure, in_html, in_markdown, in_spreadsheet, number, plural, safe
+from auditlib.numbers import amount, number
+from auditlib.views.text import duration, in_figure, in_html, in_markdown, in_spreadsheet, plural, safe
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,9 @@ def test_harmless_text_is_left_alone(text):
         (float("inf"), "–"),
         (0, "0"),
         (12345, "12,345"),
-        (1e-5, "1.00e-05"),
+        (1e-5, "1.00e-5"),
+        (2.5e-12, "2.50e-12"),
+        (3.5e7, "3.50e+7"),
         (0.25, "0.25"),
     ],
 )
@@ -114,3 +117,10 @@ def test_plurals_follow_the_count():
 )  # fmt: skip
 def test_a_length_of_time_stands_in_its_largest_unit(seconds, shown):
     assert duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(float("nan"), "not finite"), (float("-inf"), "not finite"), (2e-6, "2.00e-6")]
+)
+def test_a_sentence_says_of_a_number_that_is_none_that_it_is_not_finite(value, said):
+    assert amount(value) == said

@@ -54,7 +54,7 @@ def test_a_rows_events_are_followed_through_reorders_and_padding():
 
 def test_a_case_is_told_with_its_gap_its_limit_and_its_events(run):
     (case,) = cases_of(run, "cache parity")
-    assert case.words == "gap 0.86 where 1.00e-05 is allowed, after 2 events"
+    assert case.words == "gap 0.86 where 1.00e-5 is allowed, after 2 events"
     assert case.events == "4-5"
     assert cases_of(run, "causality") == ()
 

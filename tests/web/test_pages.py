@@ -88,7 +88,7 @@ def test_the_board_lists_every_check_with_value_limit_count_and_status_failures_
     assert frame.iloc[0]["status"] == "✗ failed"
     assert frame.iloc[0]["check"] == "single events"
     assert frame.iloc[0]["value"] == "0.31"
-    assert frame.iloc[0]["limit"] == "8.00e-06"
+    assert frame.iloc[0]["limit"] == "8.00e-6"
     assert frame.iloc[0]["observations"] == "40"
     assert set(frame["status"]) == {"✗ failed", "✓ passed"}
 
