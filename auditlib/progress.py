@@ -17,11 +17,14 @@ def silent(done: int, total: int, note: str) -> None:
 
 
 def part(progress: Progress, begin: float, end: float, name: str) -> Progress:
-    """Progress of a piece of work that is the share from `begin` to `end` of a larger one, told in thousandths."""
+    """Progress of a piece of work that is the share from `begin` to `end` of a larger one, told in thousandths.
+
+    `name` stands before each note; an empty one leaves the notes as they are.
+    """
 
     def report(done: int, total: int, note: str) -> None:
         """Tell the watcher of the larger work; what that raises to stop it passes through."""
         share = begin + (end - begin) * done / max(total, 1)
-        progress(round(1000 * share), 1000, f"{name}: {note}" if note else name)
+        progress(round(1000 * share), 1000, ": ".join(text for text in (name, note) if text))
 
     return report

@@ -42,7 +42,7 @@ def run_battery(audits: Iterable[Audit], subject: Subject) -> tuple[AuditResult,
         )
         watched.progress(0, 1, "")
         results.append(run_audit(audit, watched))
-    subject.progress(1000, 1000, "audits finished")
+    subject.progress(1000, 1000, "audits measured")
     return tuple(results)
 
 
@@ -59,7 +59,9 @@ def explain(subject: Subject, report: Mapping[str, Any]) -> Explained:
     """Shrunk counterexamples of the failures in a judged report; a decoder that breaks meanwhile costs only these."""
     try:
         cases = counterexamples_for(subject, report)
-        return Explained(cases, located(subject, cases))
+        tables = located(subject, cases)
+        subject.progress(1, 1, "audits finished")
+        return Explained(cases, tables)
     except CancelledError:
         raise
     except Exception as fault:  # noqa: BLE001 - as in `run_audit`; the judgement stands without its explanation

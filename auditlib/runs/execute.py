@@ -40,12 +40,15 @@ _BY_DTYPE: dict[str, dict[str, float]] = {
 }
 
 
-_AUDITS_SHARE = 0.7  # of the work of a run; the rest is the self-check
+_AUDITS_END, _MEASURED = 0.65, 0.9  # of the work of a run: until here the audits, then the self-check, then the search
 
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What the audits found, which planted faults they would have seen, and the subject when there was one."""
+    """What the audits found, which planted faults they would have seen, and the subject when there was one.
+
+    The subject's progress is that of the search for counterexamples, which comes last.
+    """
 
     results: tuple[AuditResult, ...]
     checked: SelfCheck
@@ -112,14 +115,14 @@ def _measure(request: AuditRequest, store: SessionStore, inputs: _Inputs, progre
         )
     except (DecoderError, EventMapError, OrderError) as misfit:
         return _Measured(unmeasured(inputs.audits, str(misfit)), SelfCheck(problem=str(misfit), ran=request.self_check))
-    if not request.self_check:
-        checked = SelfCheck(ran=False)
-        return _Measured(with_self_check(run_battery(inputs.audits, subject), checked), checked, subject)
-    results = run_battery(inputs.audits, replace(subject, progress=part(progress, 0, _AUDITS_SHARE, "")))
-    planting = replace(subject, progress=part(progress, _AUDITS_SHARE, 1, "planted faults"))
-    checked = run_self_check(planting, results, _limits(inputs.policy, request.dtype))
-    progress(1000, 1000, "audits finished")
-    return _Measured(with_self_check(results, checked), checked, subject)
+    audits_end = _AUDITS_END if request.self_check else _MEASURED
+    results = run_battery(inputs.audits, replace(subject, progress=part(progress, 0, audits_end, "")))
+    checked = SelfCheck(ran=False)
+    if request.self_check:
+        planting = replace(subject, progress=part(progress, audits_end, _MEASURED, "planted faults"))
+        checked = run_self_check(planting, results, _limits(inputs.policy, request.dtype))
+    searching = replace(subject, progress=part(progress, _MEASURED, 1, ""))
+    return _Measured(with_self_check(results, checked), checked, searching)
 
 
 def _limits(policy: Policy, dtype: str) -> Limits:
