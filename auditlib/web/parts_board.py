@@ -15,7 +15,7 @@ from auditlib.views import trend
 from auditlib.views.summary import headline
 from auditlib.views.text import in_markdown, plural, safe
 from auditlib.views.worst import Worst, worst
-from auditlib.web import address, clock, disk, kept, parts, parts_cases, parts_jobs, state
+from auditlib.web import address, clock, disk, kept, parts, parts_cases, parts_jobs, state, tables
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.exports import downloads, named
 from auditlib.web.text import BADGES, MARKS, check_row, short
@@ -100,9 +100,8 @@ def _draw_checks(frame: pd.DataFrame) -> None:
         "decades stand on a log scale. The section Trend has the numbers.",
         y_min=0,
     )
-    st.dataframe(
-        frame, key="checks", hide_index=True, column_config={"earlier runs": column}, alt="Every check of the run"
-    )
+    columns = tables.number_columns("value", "limit") | {"earlier runs": column}
+    st.dataframe(frame, key="checks", hide_index=True, column_config=columns, alt="Every check of the run")
 
 
 def trend_of_a_check(here: state.Selection, run: Run) -> None:

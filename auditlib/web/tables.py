@@ -1,4 +1,7 @@
-"""Tables of a run: checks, observations, and prefixes whose rows lead to the inspector."""
+"""Tables of a run: checks, observations, and prefixes whose rows lead to the inspector.
+
+`number_columns` keeps the exponents of written numbers whole, in tables that are drawn elsewhere too.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,9 @@ from auditlib.web.text import check_row
 
 _LINKED = 3
 _MOST = 500
+_NUMBER_WIDTH = 95
+"""Pixels that the longest number of `numbers.number` takes in a cell, with the space on its two sides."""
+_WRITTEN = ("value", "limit")
 
 
 def checks(run: Run, audits: Sequence[str], key: str) -> None:
@@ -63,6 +69,14 @@ def show(frame: pd.DataFrame, file_name: str, key: str, alt: str, empty: str, ab
     downloads(frame, file_name, key)
 
 
+def number_columns(*names: str) -> dict[str, ColumnConfig]:
+    """How columns of numbers written by `numbers.number` are drawn: never so narrow that an exponent loses its end.
+
+    The browser shares out the width of a table by guess, and cuts 8.08e-28 to 8.08e-2 without a mark.
+    """
+    return {name: st.column_config.Column(width=_NUMBER_WIDTH) for name in names}
+
+
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with every text made safe to look at; exports take the frame itself."""
     safer = frame.copy()
@@ -76,11 +90,12 @@ def _formats(frame: pd.DataFrame) -> dict[str, ColumnConfig]:
 
     A column has one format. Writing each cell as a text would cost a tenth of a second for every few hundred rows.
     """
-    found = {}
+    found = number_columns(*(name for name in _WRITTEN if name in frame))
     for name in frame.select_dtypes("float").columns:
         sizes = frame[name].abs()
         small = bool((sizes[sizes > 0] < 1e-3).all()) and bool((sizes > 0).any())
-        found[str(name)] = st.column_config.NumberColumn(format="%.2e" if small else "%.4g")
+        form, width = ("%.2e", _NUMBER_WIDTH) if small else ("%.4g", None)
+        found[str(name)] = st.column_config.NumberColumn(format=form, width=width)
     return found
 
 

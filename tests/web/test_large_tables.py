@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from auditlib.web import tables
+from tests.web.opening import opened
 
 ROWS = 2_000
 
@@ -60,3 +63,24 @@ class Counting:
         self.read += 1
         gaps = {"gap": [1.0, 9.0, 2.0], "session_id": ["S1", "", "S2"], "probe": "p", "events": ["1", "1-2", "1-3"]}
         return pd.DataFrame(gaps)
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("page", ["board", "causality"])
+def test_columns_of_values_and_limits_have_a_width_of_their_own_lest_an_exponent_lose_its_end(page):
+    table = next(one for one in opened(page).dataframe if {"value", "limit"} <= set(one.value))
+    widths = {name: found.get("width") for name, found in json.loads(table.proto.columns).items()}
+    assert widths["value"] == widths["limit"] == tables.number_columns("p")["p"]["width"] >= 90
+
+
+def test_small_measured_numbers_are_given_the_same_width():
+    small = AppTest.from_function(small_page, default_timeout=60).run().dataframe[0]
+    assert json.loads(small.proto.columns)["gap"]["width"] == tables.number_columns("p")["p"]["width"]
+
+
+def small_page():
+    import pandas as pd  # noqa: PLC0415
+
+    from auditlib.web import tables  # noqa: PLC0415
+
+    tables.show(pd.DataFrame({"gap": [8.08e-28, 1e-5]}), "gaps", "gaps", "Gaps", "None.")
