@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from auditlib.files import sha256_of
 from auditlib.runs.folder import Run
 
-_ORDER = {"refused": 0, "not audited": 1, "approved": 2}
+_ORDER = {"refused": 0, "unreadable": 1, "not audited": 2, "approved": 3}
 
 
 class Registered(Protocol):
@@ -31,6 +31,16 @@ class Registered(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class DamagedRun:
+    """A run that cannot be read, by what its manifest still says of it. Nothing that it measured counts."""
+
+    id: str
+    revision: str
+    name: str
+    created: str
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One revision (by digest) and its runs, newest first. `folder` is None when only a run still tells of it."""
 
@@ -38,6 +48,7 @@ class Entry:
     digest: str
     folder: Path | None
     runs: tuple[Run, ...]
+    damaged: tuple[DamagedRun, ...] = ()
 
     @property
     def run(self) -> Run | None:
@@ -50,11 +61,21 @@ class Entry:
         return next(telling, self.runs[0] if self.runs else None)
 
     @property
+    def lost(self) -> DamagedRun | None:
+        """The newest run that cannot be read, if it is newer than the one that speaks: it may have said otherwise."""
+        run, newest = self.run, max(self.damaged, key=lambda one: one.created, default=None)
+        return newest if newest and (run is None or newest.created > run.manifest["created"]) else None
+
+    @property
     def standing(self) -> str:
-        """`refused`, `approved` or `not audited`."""
-        if self.run is None:
+        """`refused`, `approved`, `unreadable` or `not audited`."""
+        run = self.run
+        # An approval speaks only for what no later run can have refused.
+        if self.lost and (run is None or run.approved):
+            return "unreadable"
+        if run is None:
             return "not audited"
-        return "approved" if self.run.approved else "refused"
+        return "approved" if run.approved else "refused"
 
 
 def complete(run: Run) -> bool:
@@ -62,21 +83,38 @@ def complete(run: Run) -> bool:
     return set(run.report["audits"]) <= set(run.manifest["audits"])
 
 
-def entries(registered: Iterable[Registered], runs: Iterable[Run]) -> tuple[Entry, ...]:
-    """Every revision registered or audited: refused ones first, then unaudited, then approved; newest first in each."""
+def entries(
+    registered: Iterable[Registered], runs: Iterable[Run], damaged: Iterable[DamagedRun] = ()
+) -> tuple[Entry, ...]:
+    """Every revision registered or audited, approved ones last and refused ones first; newest first in each standing.
+
+    `runs` are newest first.
+    """
     by_digest: dict[str, list[Run]] = {}
+    lost: dict[str, list[DamagedRun]] = {}
     for run in runs:
         by_digest.setdefault(run.revision, []).append(run)
+    for one in damaged:
+        lost.setdefault(one.revision, []).append(one)
     known = {one.digest: one for one in registered}
-    names = {digest: str(found[0].manifest["revision"]["name"]) for digest, found in by_digest.items()}
+    names = {digest: found[0].name for digest, found in lost.items()}
+    names |= {digest: str(found[0].manifest["revision"]["name"]) for digest, found in by_digest.items()}
     names |= {digest: one.name for digest, one in known.items()}
+    folders = {digest: Path(one.folder) for digest, one in known.items()}
     found = [
-        Entry(name, digest, Path(known[digest].folder) if digest in known else None, tuple(by_digest.get(digest, ())))
+        Entry(name, digest, folders.get(digest), tuple(by_digest.get(digest, ())), tuple(lost.get(digest, ())))
         for digest, name in names.items()
     ]
     # Both sorts are stable: newest first within each standing.
-    found.sort(key=lambda entry: entry.run.manifest["created"] if entry.run else "", reverse=True)
+    found.sort(key=_newest, reverse=True)
     return tuple(sorted(found, key=lambda entry: _ORDER[entry.standing]))
+
+
+def _newest(entry: Entry) -> str:
+    """When the run was made that the revision's standing goes by, as text that sorts; empty without any."""
+    if entry.lost:
+        return entry.lost.created
+    return str(entry.run.manifest["created"]) if entry.run else ""
 
 
 def stale(entry: Entry, run: Run, latest_snapshot: str | None, policy: Mapping[str, Any] | None) -> tuple[str, ...]:

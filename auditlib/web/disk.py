@@ -6,7 +6,10 @@ is kept under that stamp, never under a path alone.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +19,39 @@ from auditlib.decoding.policies import read_policy
 from auditlib.errors import PrefixgateError
 from auditlib.runs.folder import Run, open_run
 from auditlib.sessions.store import SessionStore
-from auditlib.web.catalogue import Entry, entries, stale
+from auditlib.web.catalogue import DamagedRun, Entry, entries, stale
 
 Stamp = tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RunsFound:
+    """What lies in a folder of runs: finished runs and damaged ones, newest first, and why those cannot be read.
+
+    A damaged run is only among the problems where not even its manifest says whose it was.
+    """
+
+    runs: tuple[Run, ...]
+    damaged: tuple[DamagedRun, ...]
+    problems: tuple[str, ...]
+
+
 def catalogue(store: Path, runs_root: Path) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
     """All revisions with their runs, and in words what could not be read."""
-    runs, problems = runs_in(runs_root)
+    found = runs_in(runs_root)
     registered: tuple[Any, ...] = ()
+    problems = found.problems
     try:
         registered = tuple(_registered(store, stamp(store)))
     except PrefixgateError as problem:
         problems = (*problems, str(problem))
-    return entries(registered, runs), problems
+    return entries(registered, found.runs, found.damaged), problems
 
 
-def runs_in(root: Path) -> tuple[tuple[Run, ...], tuple[str, ...]]:
-    """Finished runs, newest first, and why others could not be read: one damaged run must not hide the rest."""
+def runs_in(root: Path) -> RunsFound:
+    """Finished runs, and why others could not be read: one damaged run must not hide the rest."""
     runs: list[Run] = []
+    damaged: list[DamagedRun] = []
     problems: list[str] = []
     folders = sorted(root.iterdir(), reverse=True) if root.is_dir() else []
     for folder in folders:
@@ -45,7 +62,10 @@ def runs_in(root: Path) -> tuple[tuple[Run, ...], tuple[str, ...]]:
             runs.append(_run(folder, stamp(folder / "manifest.json") + stamp(folder / "report.json")))
         except PrefixgateError as problem:
             problems.append(str(problem))
-    return tuple(sorted(runs, key=lambda run: run.manifest["created"], reverse=True)), tuple(problems)
+            damaged += _whose(folder)
+    runs.sort(key=lambda run: run.manifest["created"], reverse=True)
+    damaged.sort(key=lambda run: run.created, reverse=True)
+    return RunsFound(tuple(runs), tuple(damaged), tuple(problems))
 
 
 def snapshots(store: Path) -> tuple[Any, ...]:
@@ -68,6 +88,17 @@ def stamp(path: Path) -> Stamp:
     except OSError:
         return ()
     return (found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _whose(folder: Path) -> list[DamagedRun]:
+    """The damaged run of a folder, by its manifest; nothing where that cannot be read either."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_bytes())
+        revision, created = manifest["revision"], str(manifest["created"])
+        datetime.fromisoformat(created)
+        return [DamagedRun(folder.name, str(revision["digest"]), str(revision["name"]), created)]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []  # the problem with the run is told already
 
 
 @st.cache_resource(max_entries=500, show_spinner=False)

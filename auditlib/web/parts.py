@@ -52,6 +52,9 @@ def shown_run(here: state.Selection, run: Run) -> None:
     newest = here.entry.run if here.entry else None
     if newest is not None and newest.id != run.id:
         words += f" Another run speaks for the revision, that of {clock.when(newest.manifest['created'])}."
+    lost = here.entry.lost if here.entry else None
+    if lost is not None:
+        words += f" The newest run, of {clock.when(lost.created)}, cannot be read."
     st.caption(words)
 
 
@@ -116,6 +119,9 @@ def _say_what_is_missing(here: state.Selection) -> None:
         st.info("The store knows no revision yet. Register one: `python -m auditlib register --store S FOLDER`")
     elif here.snapshot is None:
         st.info("There is no held-out snapshot yet. Make one: `python -m auditlib split --store S`")
+    elif here.entry.lost is not None:
+        made = clock.when(here.entry.lost.created)
+        st.warning(f"The run of this revision, of {made}, cannot be read. Restore its folder, or audit again.")
     else:
         st.info("This revision has not been audited yet.")
 

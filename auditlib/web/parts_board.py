@@ -32,10 +32,8 @@ def card(here: state.Selection, entry: Entry) -> None:
         head.subheader(in_markdown(entry.name, 80), anchor=False, width="content")
         head.badge(words, color=colour, icon=icon)  # type: ignore[arg-type]
         head.caption(short(entry.digest), width="content", help="First digits of the revision's digest.")
-        if entry.run is None:
-            st.text("Nothing has been measured yet, and what was not measured is a no.")
-        else:
-            st.text(_sentence(entry.run))
+        st.text(_sentence(entry))
+        if entry.run is not None:
             _stale_marks(entry, entry.run, here.latest)
         _card_links(here, entry)
 
@@ -120,10 +118,19 @@ def trend_of_a_check(here: state.Selection, run: Run) -> None:
         st.caption(f"{plural(others, 'run')} on another snapshot: hollow marks, measured on other sessions.")
 
 
-def _sentence(run: Run) -> str:
+def _sentence(entry: Entry) -> str:
     """Why the revision stands where it stands, in one sentence."""
-    words = safe(headline(run.report), 600)
-    return words[:1].upper() + words[1:]
+    run, lost = entry.run, entry.lost
+    if run is None and lost is None:
+        return "Nothing has been measured yet, and what was not measured is a no."
+    words = "" if run is None else safe(headline(run.report), 600)
+    if lost is None:
+        return words[:1].upper() + words[1:]
+    head = f"The newest run, of {clock.when(lost.created)}, cannot be read"
+    if run is None:
+        return f"{head}, and what cannot be read is a no. Restore its folder, or audit again."
+    # The older approval is no answer to what the newest run may have found.
+    return f"{head}; an older one approved it." if run.approved else f"{head}. Before it: {words}"
 
 
 def _stale_marks(entry: Entry, run: Run, latest: str | None) -> None:

@@ -117,7 +117,7 @@ def _choose_run(entry: Entry | None) -> Run | None:
         help="One finished audit of the revision. Its files never change.",
     )
     if entry is not None and not runs:
-        st.sidebar.caption("This revision has not been audited yet.")
+        st.sidebar.caption("Its run cannot be read." if entry.lost else "This revision has not been audited yet.")
     return runs.get(chosen or "")
 
 

@@ -57,7 +57,7 @@ def places() -> Places | None:
         return Places(chosen.store, chosen.runs)
     demo = demo_under(chosen.home)
     # The store alone is not the demo: the first refusal belongs to it.
-    ready = demo.store.is_file() and bool(disk.runs_in(demo.runs)[0])
+    ready = demo.store.is_file() and bool(disk.runs_in(demo.runs).runs)
     return Places(demo.store, demo.runs) if ready else None
 
 

@@ -14,6 +14,7 @@ MARKS = {"passed": "✓ passed", "failed": "✗ failed", "not measured": "– no
 BADGES = {
     "refused": ("refused", "red", ":material/block:"),
     "approved": ("approved", "green", ":material/check_circle:"),
+    "unreadable": ("unreadable", "orange", ":material/warning:"),
     "not audited": ("not audited", "gray", ":material/help:"),
 }
 

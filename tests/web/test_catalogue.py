@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from auditlib.views.worst import largest_gap, worst
-from auditlib.web.catalogue import complete, entries, stale
+from auditlib.web.catalogue import DamagedRun, complete, entries, stale
+from auditlib.web.disk import runs_in
 from tests.web.world import a_run, make_world, tables
 
 
@@ -57,6 +58,32 @@ def test_a_later_run_of_one_audit_that_failed_is_not_hidden_behind_an_older_appr
     part = a_run(root, world.sound, world.snapshot, run_id="20261130T130000Z-bbbbbbbb", audits=("causality",), bad=bad)
     (entry,) = entries([], [part, whole])
     assert (entry.run.id, entry.standing) == (part.id, "refused")
+
+
+@pytest.mark.parametrize(
+    ("bad", "made", "standing"),
+    [
+        ({}, "2026-11-30T13:00:00.000+00:00", "unreadable"),  # it may have refused what the older run approved
+        ({}, "2026-11-30T11:00:00.000+00:00", "approved"),  # a newer run has spoken since
+        ({"causality: jacobian": 1.0}, "2026-11-30T13:00:00.000+00:00", "refused"),
+    ],
+)
+def test_an_older_approval_does_not_speak_for_a_newer_run_that_cannot_be_read(world, tmp_path, bad, made, standing):
+    whole = a_run(tmp_path, world.sound, world.snapshot, run_id="20261130T120000Z-aaaaaaaa", bad=bad)
+    (entry,) = entries([], [whole], [DamagedRun("r", world.sound.digest, "sound", made)])
+    assert (entry.standing, entry.run.id) == (standing, whole.id)
+    assert (entry.lost is None) == (standing == "approved")
+
+
+def test_a_damaged_run_still_names_its_revision_by_its_manifest(world, tmp_path):
+    run = a_run(tmp_path, world.sound, world.snapshot, run_id="20261130T120000Z-aaaaaaaa")
+    (run.folder / "report.json").write_text("{")
+    found = runs_in(tmp_path)
+    assert (found.runs, len(found.problems)) == ((), 1)
+    (entry,) = entries([], found.runs, found.damaged)
+    assert (entry.name, entry.digest, entry.standing) == ("sound", world.sound.digest, "unreadable")
+    (run.folder / "manifest.json").write_text("[]")
+    assert (runs_in(tmp_path).damaged, len(runs_in(tmp_path).problems)) == ((), 1)
 
 
 def test_nothing_is_stale_right_after_the_run(world):

@@ -209,25 +209,6 @@ def test_the_policies_page_shows_rates_with_bounds_and_filters_its_sequences():
     assert address(app, "only") == "wrong"
 
 
-@pytest.mark.usefixtures("place")
-def test_the_verdict_page_takes_a_key_a_decision_and_a_signature():
-    app = opened("verdict")
-    assert "UNSIGNED" in words(app)
-    for key, text in (("key-person", "Ada"), ("key-passphrase", "correct horse"), ("key-again", "correct horse")):
-        app.text_input(key=key).set_value(text)
-    next(button for button in app.button if button.label == "Make the key").click().run()
-    assert app.radio(key="sign-decision").options == ["refuse"]  # the gate refused
-    app.text_input(key="sign-passphrase").set_value("wrong")
-    next(button for button in app.button if button.label == "Sign").click().run()
-    assert "passphrase is wrong" in words(app)
-    app.text_input(key="sign-passphrase").set_value("correct horse")
-    app.text_area(key="sign-comment").set_value("not yet")
-    next(button for button in app.button if button.label == "Sign").click().run()
-    assert "Valid, signed by Ada" in words(app)
-    assert "do not release" in words(app)
-    assert "not yet" in words(app)
-
-
 @pytest.mark.parametrize(("stage", "says"), [("empty", "knows no revision"), ("no split", "knows no revision")])
 def test_an_empty_store_says_what_to_do_next(stage, says, tmp_path, monkeypatch):
     store = tmp_path / "s.duckdb"
@@ -254,6 +235,31 @@ def test_a_damaged_run_is_named_and_does_not_hide_the_others(tmp_path, monkeypat
     app = opened("board")
     assert "differs from what the run's manifest recorded" in words(app)
     assert "Refused for cache parity" in words(app)
+
+
+def test_an_approval_that_a_damaged_run_followed_is_no_longer_shown_as_one(tmp_path, monkeypatch):
+    world = make_world(tmp_path)
+    a_run(world.runs, world.sound, world.snapshot, run_id="20261130T090000Z-dddddddd")
+    newer = a_run(world.runs, world.sound, world.snapshot, run_id="20261130T120000Z-aaaaaaaa")
+    (newer.folder / "report.json").write_text("{")
+    settings_for(monkeypatch, tmp_path / "h", world.store, world.runs)
+    said = words(opened("board", revision=world.sound.digest))
+    assert "unreadable" in said
+    assert "The newest run, of 2026-11-30 12:00 UTC, cannot be read; an older one approved it." in said
+    assert "Approved:" not in said
+    assert "The newest run, of 2026-11-30 12:00 UTC, cannot be read." in words(
+        opened("causality", revision=world.sound.digest)
+    )
+
+
+def test_a_revision_whose_only_run_is_damaged_is_not_called_unmeasured(tmp_path, monkeypatch):
+    world = make_world(tmp_path)
+    (world.refused.folder / "report.json").write_text("{")
+    settings_for(monkeypatch, tmp_path / "h", world.store, world.runs)
+    said = words(opened("board", revision=world.faulty.digest))
+    assert "cannot be read, and what cannot be read is a no" in said
+    assert "The run of this revision, of 2026-11-30 10:00 UTC, cannot be read." in said
+    assert said.count("Nothing has been measured yet") == 1  # the sound revision alone
 
 
 def test_a_damaged_table_is_told_in_words_beside_all_that_can_be_shown(tmp_path, monkeypatch):
