@@ -15,8 +15,9 @@ from auditlib.views import trend
 from auditlib.views.summary import headline
 from auditlib.views.text import in_markdown, plural, safe
 from auditlib.views.worst import Worst, worst
-from auditlib.web import address, clock, disk, kept, parts, parts_cases, parts_jobs, state, tables
+from auditlib.web import address, clock, disk, kept, parts, parts_cases, parts_jobs, signed, state, tables
 from auditlib.web.catalogue import Entry, complete
+from auditlib.web.desk import Desk
 from auditlib.web.exports import downloads, named
 from auditlib.web.text import BADGES, MARKS, check_row, short
 
@@ -34,6 +35,9 @@ def card(here: state.Selection, entry: Entry) -> None:
         head.caption(short(entry.digest), width="content", help="First digits of the revision's digest.")
         st.text(_sentence(entry))
         if entry.run is not None:
+            # The line is of the newest run: an older verdict is not shown in the place of one that cannot be read.
+            if entry.lost is None:
+                st.caption(signed.line(Desk(state.settings()), entry.run))
             _stale_marks(entry, entry.run, here.latest)
         _card_links(here, entry)
 
@@ -182,6 +186,7 @@ def read_ahead(where: state.Places) -> None:
     for entry in found:
         if entry.run is not None:
             _worst(entry.run)
+            signed.line(Desk(state.settings()), entry.run)
     _checks_of(found, where.runs)
 
 
