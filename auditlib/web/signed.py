@@ -1,4 +1,4 @@
-"""Who signed a run's verdict and what it says, as one line; verified again only when a file changed that it rests on."""
+"""Who signed the verdict of a run, and for what, as one line; verified anew when a file changed that it rests on."""
 
 from __future__ import annotations
 
