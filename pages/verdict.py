@@ -2,7 +2,17 @@
 
 import streamlit as st
 
-from auditlib.web import identity, parts, parts_board, parts_jobs, parts_packaging, parts_verdict, shell, state
+from auditlib.web import (
+    identity,
+    parts,
+    parts_board,
+    parts_jobs,
+    parts_packaging,
+    parts_signing,
+    parts_verdict,
+    shell,
+    state,
+)
 from auditlib.web.desk import Desk
 
 here = shell.enter()
@@ -23,7 +33,7 @@ parts_verdict.signatures(desk, here, run)
 parts_verdict.people(desk, run)
 
 st.header("Sign")
-parts_verdict.sign_form(desk, run)
+parts_signing.sign_form(desk, run)
 
 st.header("Verify a verdict", help="Checks signatures, people, times and digests. A valid verdict may still say no.")
 parts_verdict.verify_upload(desk, here)

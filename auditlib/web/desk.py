@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from auditlib.errors import InputError, PrefixgateError
+from auditlib.errors import InputError, KeyFileError, PrefixgateError
 from auditlib.release.bundles import bundles_of
 from auditlib.release.envelope import read_envelope
 from auditlib.release.identity import Identity, identity_from
 from auditlib.release.keys import key_id, load_key
 from auditlib.release.reading import parse_statement
 from auditlib.release.settling import settle
-from auditlib.release.signing import new_key, open_envelope
-from auditlib.release.trust import SIGNER, Trust, TrustedKey, load_trust, read_entry
+from auditlib.release.signing import new_key
+from auditlib.release.trust import Trust, load_trust, read_entry
 from auditlib.release.verdict import SignedVerdict, VerifiedVerdict, sign_run, verify_verdict
 from auditlib.runs.folder import Run, open_run
 from auditlib.web.reviewer import Reviewer
+from auditlib.web.roster import Place, missing, note, roster, standing
 from auditlib.web.settings import Settings
 from auditlib.web.shelf import Bound, artifacts, named_in, with_newest_evidence
 
 _REQUEST = ".request.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """One key of the trust file: whose it is, why it does not count (empty when it does), whether it has signed.
-
-    `holder` is the person as people are told apart.
-    """
-
-    person: str
-    holder: str
-    keyid: str
-    against: str
-    signed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +61,16 @@ class Desk:
         if not stem:
             raise InputError("a key needs the name of the person it belongs to, in Latin letters or digits")
         first = self.reviewer is None and not self.settings.trust.exists()
-        return new_key(
-            self.settings.keys / f"{stem}.pem",
-            person,
-            passphrase.encode(),
-            self.settings.trust if first else None,
-            identity=self.reviewer.identity if self.reviewer else None,
-            request=None if first else self.settings.keys / f"{stem}{_REQUEST}",
-        )
+        out = self.settings.keys / f"{stem}.pem"
+        with _without_folder(out):
+            return new_key(
+                out,
+                person,
+                passphrase.encode(),
+                self.settings.trust if first else None,
+                identity=self.reviewer.identity if self.reviewer else None,
+                request=None if first else out.with_name(f"{stem}{_REQUEST}"),
+            )
 
     def may_sign(self, now: datetime) -> bool:
         """Whether the trust file lets whoever is here sign: a key in it is theirs and counts now.
@@ -90,7 +81,7 @@ class Desk:
         if self.reviewer is None:
             return True
         mine = (key for key in (trust.keys.values() if trust else ()) if key.identity == self.reviewer.identity)
-        return any(not _standing(key, now) for key in mine)
+        return any(not standing(key, now) for key in mine)
 
     def requests(self) -> tuple[Path, ...]:
         """Files in which whoever is signed in asks for a key of theirs to be trusted."""
@@ -133,14 +124,16 @@ class Desk:
         """
         keys = self.keys()
         if key not in keys:
-            raise InputError(f"there is no key {key!r} in {self.settings.keys}")
-        self._require_own(keys[key], passphrase.encode(), datetime.now(UTC))
+            raise InputError(f"there is no key {key!r} here any more; choose another")
+        self.require_fresh(datetime.now(UTC))
+        with _without_folder(keys[key]):
+            self._require_own(key_id(load_key(keys[key], passphrase.encode()).public_key()))
         # The page may have been open for days.
         fresh = open_run(run.folder)
         fresh.verify()
         out = self.verdict_file(run)
         bound = self.bound(run) if out.exists() else bound
-        return sign_run(
+        signed = sign_run(
             fresh.folder,
             fresh.report,
             fresh.manifest,
@@ -155,6 +148,8 @@ class Desk:
             evidence=() if bound is None else tuple(bound.evidence),
             ledger=self.settings.verdicts / "ledger.jsonl",
         )
+        note(out, signed.keyid, datetime.now(UTC))
+        return signed
 
     def check(self, envelope: bytes, run: Run | None = None, revision: Path | None = None) -> VerifiedVerdict:
         """A verdict held against the trust file, and against the run's report and the revision's folder when given."""
@@ -176,18 +171,21 @@ class Desk:
         return named_in(self.settings.artifacts, parse_statement(read_envelope(envelope).payload).subjects)
 
     def roster(self, run: Run, now: datetime) -> tuple[Place, ...]:
-        """Everybody whose signature the trust file counts, and who of them has signed the run's verdict.
+        """Everybody whose signature the trust file counts, and who of them has signed the run's verdict."""
+        trust = self.trust()
+        return () if trust is None else roster(trust, self.verdict_file(run), now)
 
-        An envelope in which anything was altered has no signer.
+    def all_signed(self, run: Run, now: datetime) -> bool:
+        """Whether nobody is left here who could sign the run's verdict.
+
+        Of whoever is signed in, the account's own key; where nobody signs in, all whose signature counts.
         """
-        trust, file = self.trust(), self.verdict_file(run)
-        if trust is None:
-            return ()
-        signed = _signed_by(file.read_bytes(), trust) if file.exists() else set()
-        return tuple(
-            Place(key.person, key.holder, key.keyid, _standing(key, now), key.keyid in signed)
-            for key in sorted(trust.keys.values(), key=lambda key: (key.holder, key.keyid))
-        )
+        trust = self.trust()
+        places = () if trust is None else roster(trust, self.verdict_file(run), now)
+        if self.reviewer is not None and trust is not None:
+            account = self.reviewer.identity
+            places = tuple(place for place in places if trust.keys[place.keyid].identity == account)
+        return any(place.signed for place in places) and not missing(places)
 
     def digest(self, run: Run) -> str | None:
         """Digest of the run's signed statement, None while it is unsigned or does not verify."""
@@ -204,12 +202,10 @@ class Desk:
         people = {keyid: key.person for keyid, key in trust.keys.items()} if trust else {}
         return {people.get(keyid, keyid[:16]): bundle for keyid, bundle in found.items()}
 
-    def _require_own(self, key: Path, passphrase: bytes, now: datetime) -> None:
-        """Refuse whoever is signed in when the login is old, or the trust file gives the key to another account."""
+    def _require_own(self, keyid: str) -> None:
+        """Refuse whoever is signed in when the trust file gives the key to another account."""
         if self.reviewer is None:
             return
-        self.require_fresh(now)
-        keyid = key_id(load_key(key, passphrase).public_key())
         trust = self.trust()
         listed = trust.keys.get(keyid) if trust else None
         if listed is None or listed.identity != self.reviewer.identity:
@@ -227,21 +223,14 @@ def _asks(path: Path) -> Identity | None:
         return None
 
 
-def _signed_by(envelope: bytes, trust: Trust) -> set[str]:
-    """Ids of the keys whose signatures hold, however many people are asked for."""
+@contextmanager
+def _without_folder(key: Path) -> Iterator[None]:
+    """Tell what is wrong with a key file by the key's name: where the server keeps it is nobody's business."""
     try:
-        return {key.keyid for key in open_envelope(envelope, replace(trust, threshold=1)).keys}
-    except PrefixgateError:
-        return set()
-
-
-def _standing(key: TrustedKey, now: datetime) -> str:
-    """Why a key does not count, empty when it does."""
-    if key.revoked:
-        return "revoked"
-    if SIGNER not in key.roles:
-        return "may not sign releases"
-    return "" if key.valid_at(now) else "outside its time"
+        yield
+    except KeyFileError as problem:
+        words = str(problem).replace(str(key), f"the key {key.stem}").replace(f"{key.parent}/", "")
+        raise KeyFileError(words) from problem
 
 
 def explain(problem: PrefixgateError) -> str:

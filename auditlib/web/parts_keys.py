@@ -15,6 +15,7 @@ from auditlib.web.desk import Desk, explain
 from auditlib.web.reviewer import Reviewer, StaleLoginError
 
 _DONE = "said once"
+_EMPTIED = "fields to be emptied"
 _PAGE = "verdict"
 _FIELDS = ("artifact", "key", "decision", "comment")
 
@@ -37,14 +38,16 @@ def may_sign(desk: Desk) -> bool:
 
 def key_form(desk: Desk) -> None:
     """Make an encrypted key for a reviewer."""
-    name = desk.reviewer.name if desk.reviewer else ""
-    with st.form("new-key", clear_on_submit=True):
-        person = st.text_input("Name of the reviewer", safe(name, 80), key="key-person", autocomplete="name")
-        passphrase = st.text_input("New passphrase", type="password", key="key-passphrase", autocomplete="new-password")
-        again = st.text_input("The passphrase again", type="password", key="key-again", autocomplete="new-password")
-        pressed = st.form_submit_button("Make the key")
-    if pressed:
-        attempt(lambda: _made(desk, person or "", passphrase or "", again or ""))
+    name = safe(desk.reviewer.name, 80) if desk.reviewer else ""
+    passphrase, again = taken("key-passphrase"), taken("key-again")
+    st.session_state.setdefault("key-person", name)
+    with st.form("new-key"):
+        person = st.text_input("Name of the reviewer", key="key-person", autocomplete="name")
+        st.text_input("New passphrase", type="password", key="key-passphrase", autocomplete="new-password")
+        st.text_input("The passphrase again", type="password", key="key-again", autocomplete="new-password")
+        st.form_submit_button("Make the key", on_click=take, args=("key-passphrase", "key-again"))
+    if passphrase is not None:
+        attempt(lambda: _made(desk, person or "", passphrase, again or ""), {"key-person": name})
     if desk.reviewer is not None or desk.settings.trust.exists():
         st.caption(
             "A key made here counts once whoever keeps the trust file has added it, with "
@@ -79,13 +82,33 @@ def unpack(run: Run, choices: Mapping[str, list[str]]) -> None:
     del st.session_state[identity.FORM]
 
 
-def attempt(action: Callable[[], str]) -> None:
-    """Do what a form asks; what came of it is said after a rerun, or the refusal at once."""
+def take(*names: str) -> None:
+    """Take passphrases out of a form that was sent, for the run that follows; for callbacks of its button.
+
+    The rest of the form stays as it was typed, for whoever has to send it again.
+    """
+    for name in names:
+        st.session_state[f"taken {name}"] = st.session_state.get(name) or ""
+        st.session_state[name] = ""
+
+
+def taken(name: str) -> str | None:
+    """A passphrase as it was sent, once; None where no form was sent."""
+    text: str | None = st.session_state.pop(f"taken {name}", None)
+    return text
+
+
+def attempt(action: Callable[[], str], empty: Mapping[str, str | None]) -> None:
+    """Do what a form asks; what came of it is said after a rerun, or the refusal at once.
+
+    After a refusal the form keeps what was typed. `empty` is what stands in its fields once it was done.
+    """
     try:
         st.session_state[_DONE] = action()
     except PrefixgateError as problem:
         st.error(in_markdown(explain(problem), 1000), icon=":material/error:")
         return
+    st.session_state[_EMPTIED] = empty
     # The signatures above the form must show the new one.
     st.rerun()
 
@@ -93,6 +116,9 @@ def attempt(action: Callable[[], str]) -> None:
 def say_once() -> None:
     """What the last form did, once."""
     words = st.session_state.pop(_DONE, None)
+    # Streamlit lets a field be set before it is drawn, and not after.
+    for name, value in st.session_state.pop(_EMPTIED, {}).items():
+        st.session_state[name] = value
     if words:
         st.success(in_markdown(words, 300), icon=":material/check:")
 

@@ -1,11 +1,12 @@
-"""Parts of the verdict page: why, who signed, signing, verifying, and the files to take away."""
+"""Parts of the verdict page: why, who signed, verifying, and the files to take away."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import chain
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -13,19 +14,18 @@ from streamlit.delta_generator import DeltaGenerator
 
 from auditlib.errors import PrefixgateError
 from auditlib.release.refusals import RefusedError
-from auditlib.release.verdict import SignedVerdict, VerifiedVerdict
+from auditlib.release.verdict import VerifiedVerdict
 from auditlib.runs.folder import Run
 from auditlib.views.junit import to_junit
 from auditlib.views.markdown import to_markdown
 from auditlib.views.report import to_html
-from auditlib.views.summary import headline
-from auditlib.views.text import in_markdown, plural, safe
-from auditlib.web import clock, parts_keys, state
+from auditlib.views.summary import headline, sentence
+from auditlib.views.text import in_markdown, safe
+from auditlib.web import clock, parts, state
 from auditlib.web.desk import Desk, explain
-from auditlib.web.shelf import Bound
+from auditlib.web.exports import named
+from auditlib.web.roster import missing
 from auditlib.web.text import short
-
-_RUN_ALONE = "the revision and its run alone"
 
 
 def why(run: Run) -> None:
@@ -42,8 +42,7 @@ def why(run: Run) -> None:
     reasons = list(dict.fromkeys(found))
     if reasons:
         with st.expander(f"All reasons ({len(reasons)})"):
-            for reason in reasons:
-                st.text(safe(reason, 300))
+            parts.lines([safe(_with_figures(run.report, reason), 300) for reason in reasons])
 
 
 def signatures(desk: Desk, here: state.Selection, run: Run) -> None:
@@ -63,9 +62,9 @@ def signatures(desk: Desk, here: state.Selection, run: Run) -> None:
     except PrefixgateError as problem:
         st.error(f"The verdict on file does not hold. {in_markdown(explain(problem), 1000)}", icon=":material/gpp_bad:")
     row = st.container(horizontal=True)
-    _file(row, "Verdict (DSSE envelope)", envelope, f"{run.id}.dsse.json")
+    _file(row, "Verdict (DSSE envelope)", envelope, f"{named(run, 'verdict')}.dsse.json")
     for person, bundle in desk.bundles(run).items():
-        _file(row, f"Sigstore bundle of {person}", bundle, f"{run.id}.{short(person)}.sigstore.json")
+        _file(row, f"Sigstore bundle of {person}", bundle, f"{named(run, f'verdict-{person}')}.sigstore.json")
     if desk.settings.trust.exists():
         _file(row, "Trust file", desk.settings.trust.read_bytes(), "trust.json")
 
@@ -76,66 +75,37 @@ def people(desk: Desk, run: Run) -> None:
     if trust is None:
         return
     found = desk.roster(run, datetime.now(UTC))
-    counted = {place.holder: place.person for place in found if not place.against}
-    signed = {place.holder for place in found if place.signed and not place.against}
-    missing = [safe(person, 80) for holder, person in counted.items() if holder not in signed]
-    lacking = trust.threshold - len(signed)
-    st.text(f"Signed by {len(signed)} of the {_people(trust.threshold)} that the trust file asks for.")
-    if lacking > len(missing):
+    still = [safe(person, 80) for person in missing(found).values()]
+    signed = len({place.holder for place in found if place.signed and not place.against})
+    lacking = trust.threshold - signed
+    st.text(f"Signed by {_people(signed)}; the trust file asks for {_people(trust.threshold)}.")
+    if lacking > len(still):
         st.warning("The trust file asks for more people than have a key that counts.", icon=":material/warning:")
     elif lacking > 0:
-        st.text(f"Still needed: {lacking} of {', '.join(missing)}.")
+        st.text(f"Still needed: {'' if lacking == len(still) else f'{lacking} of '}{', '.join(still)}.")
     rows = [
         {
             "person": safe(place.person, 80),
-            "key": short(place.keyid),
             "signed": "✓ signed" if place.signed else "– not yet",
+            "when": (clock.when(place.when) if place.when else "not noted") if place.signed else "–",
             "counts": place.against or "yes",
+            "key": short(place.keyid),
         }
         for place in found
     ]
-    st.dataframe(pd.DataFrame(rows), key="people", hide_index=True, alt="Who may sign, and who has")
+    columns = {"when": st.column_config.Column(help=_WHEN)}
+    alt = "Who may sign, and who has"
+    st.dataframe(pd.DataFrame(rows), key="people", hide_index=True, column_config=columns, alt=alt)
+
+
+_WHEN = (
+    "The first signature's time is signed with it. Those of further signatures are noted by the dashboard that they "
+    "were made in."
+)
 
 
 def _people(count: int) -> str:
-    return "1 person" if count == 1 else f"{count} people"
-
-
-def sign_form(desk: Desk, run: Run) -> None:
-    """A reviewer's decision, comment and passphrase; a refusal by the gate cannot be overruled."""
-    parts_keys.say_once()
-    if not parts_keys.may_sign(desk):
-        return
-    keys = list(desk.keys())
-    if not keys:
-        st.text(f"There is no key yet.{'' if desk.reviewer else ' The first one made here starts the trust file.'}")
-        parts_keys.key_form(desk)
-        return
-    again = desk.verdict_file(run).exists()
-    offered = {} if again else {bound.artifact.folder.name: bound for bound in desk.offered(run)}
-    names = [*reversed(offered), _RUN_ALONE]
-    parts_keys.unpack(run, {"key": keys, "artifact": names if offered else []})
-    bound = desk.bound(run) if again else offered.get(_choose_artifact(names))
-    _say_bound(bound, again=again)
-    notice = st.container()
-    decisions = ["approve", "refuse"] if desk.may_approve(run, bound) else ["refuse"]
-    if st.session_state.get("sign-decision", decisions[0]) not in decisions:
-        del st.session_state["sign-decision"]
-    # Cleared on submit, so that no passphrase stays behind in the page.
-    with st.form("sign", clear_on_submit=True):
-        key = st.selectbox("Your key", keys, format_func=safe, key="sign-key")
-        decision = st.radio("Your decision", decisions, key="sign-decision", horizontal=True)
-        comment = st.text_area("Comment", key="sign-comment", max_chars=4000, help="Signed with the rest.")
-        passphrase = st.text_input("Passphrase of the key", type="password", key="sign-passphrase", autocomplete="off")
-        pressed = st.form_submit_button("Add my signature" if again else "Sign")
-    said = {"key": key or "", "decision": decision or "", "comment": comment or ""}
-    about = {"run": run.id, "artifact": bound.artifact.folder.name if bound else _RUN_ALONE}
-    with notice:
-        fresh = parts_keys.is_fresh(desk, {**said, **about} if pressed else {})
-    if pressed and fresh:
-        parts_keys.attempt(lambda: _signed(desk.sign(run, passphrase=passphrase or "", bound=bound, **said)))
-    with st.expander("New reviewer key"):
-        parts_keys.key_form(desk)
+    return {0: "nobody", 1: "1 person"}.get(count, f"{count} people")
 
 
 def verify_upload(desk: Desk, here: state.Selection) -> None:
@@ -153,11 +123,20 @@ def verify_upload(desk: Desk, here: state.Selection) -> None:
 
 def reports(desk: Desk, run: Run) -> None:
     """The run as files that need no dashboard."""
-    row = st.container(horizontal=True)
-    _file(row, "Report (HTML)", lambda: to_html(run, desk.digest(run)).encode(), f"{run.id}.html", "text/html")
-    _file(row, "JSON", lambda: json.dumps(run.report, indent=1).encode(), f"{run.id}.json")
-    _file(row, "Markdown", lambda: to_markdown(run.report).encode(), f"{run.id}.md", "text/markdown")
-    _file(row, "JUnit XML", lambda: to_junit(run.report), f"{run.id}.xml", "application/xml")
+    row, name = st.container(horizontal=True), named(run, "report")
+    _file(row, "Report (HTML)", lambda: to_html(run, desk.digest(run)).encode(), f"{name}.html", "text/html")
+    _file(row, "JSON", lambda: json.dumps(run.report, indent=1).encode(), f"{name}.json")
+    _file(row, "Markdown", lambda: to_markdown(run.report).encode(), f"{name}.md", "text/markdown")
+    _file(row, "JUnit XML", lambda: to_junit(run.report), f"{name}.xml", "application/xml")
+
+
+def _with_figures(report: Mapping[str, Any], reason: str) -> str:
+    """A reason as the gate wrote it, or the check that it names with its figures where it was measured."""
+    for audit, result in report["audits"].items():
+        for check in result["checks"]:
+            if check["value"] is not None and reason == f"{audit}: {check['name']}: {check.get('reason')}":
+                return sentence(audit, check)
+    return reason
 
 
 def _show(verdict: VerifiedVerdict) -> None:
@@ -192,30 +171,3 @@ def _file(
         key=f"file-{label}",
         icon=":material/download:",
     )
-
-
-def _choose_artifact(names: list[str]) -> str:
-    """What a new verdict will name beside the run; the newest artifact unless the reviewer says otherwise."""
-    if len(names) == 1:
-        return names[0]
-    return st.selectbox("The verdict is about", names, format_func=safe, key="sign-artifact") or names[0]
-
-
-def _say_bound(bound: Bound | None, *, again: bool) -> None:
-    """Which artifact and evidence are signed for."""
-    if bound is None:
-        words = "The verdict on file names no artifact." if again else "No artifact is named in the verdict."
-        st.caption(f"{words} It is about the revision and its run.")
-        return
-    found = [f"{one.kind} ({one.status})" for one in bound.evidence.values()]
-    st.caption(
-        in_markdown(
-            f"It names artifact {bound.artifact.folder.name} ({short(bound.artifact.digest)}) with "
-            f"{', '.join(found) or 'no evidence'}. Evidence that did not pass refuses the release.",
-            600,
-        )
-    )
-
-
-def _signed(done: SignedVerdict) -> str:
-    return f"Signed. The verdict is number {done.sequence} and carries {plural(done.signatures, 'signature')}."

@@ -65,6 +65,8 @@ def test_from_the_first_refusal_to_a_verified_verdict(window, tmp_path):
         page.get_by_label("New passphrase").fill(PASSPHRASE)
         page.get_by_label("The passphrase again").fill(PASSPHRASE)
         page.get_by_role("button", name="Make the key").click()
+        expect(page.get_by_role("radio", checked=True)).to_have_count(0, timeout=60_000)
+        page.get_by_text("approve", exact=True).click()
         page.get_by_role("textbox", name="Comment").fill("figures read, prefixes looked at")
         page.get_by_label("Passphrase of the key").fill(PASSPHRASE)
         page.get_by_role("button", name="Sign", exact=True).click()
