@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from auditlib.views import charts
+from auditlib.views import charts, worst
 from auditlib.web import address, kept, parts, parts_cases, parts_jobs, shell, tables
 from auditlib.web.text import TERMS
 
@@ -22,12 +22,13 @@ shown, place = address.section("Gaps", "Worst prefixes", *found, "Probes", "Cach
 with place:
     if shown == "Gaps":
         parts.figures(run, AUDIT, {name: TERMS[name] for name in ("tolerance", "noise floor")})
+        st.caption(f"Held-out sessions, event by event. {worst.held_out_note(tables.gaps_by_size(run))}")
         limits = (parts.information(run, AUDIT, "tolerance"), parts.information(run, AUDIT, "noise floor"))
         kept.chart(about, "gap-by-step", lambda: charts.gap_by_step(run.table(AUDIT, "steps"), *limits))
     elif shown == "Worst prefixes":
-        st.caption(TERMS["prefix"])
-        row = st.container(horizontal=True)
         gaps = tables.gaps_by_size(run)
+        st.caption(f"{TERMS['prefix']} {worst.held_out_note(gaps)}")
+        row = st.container(horizontal=True)
         gaps = tables.choose_rows(row, gaps, "origin", "Prefixes of", all_first=False)
         gaps = tables.choose_rows(row, gaps, "probe", "Probe")
         tables.prefixes(here, gaps, "gaps", ["gap", "step", "probe", "session_id"], "worst prefix")

@@ -165,7 +165,7 @@ def _card_links(here: state.Selection, entry: Entry) -> None:
     if found is not None:
         row.page_link(
             "pages/inspector.py",
-            label=f"Worst prefix: {in_markdown(found.words, 80)}",
+            label=f"Worst {'held-out ' if found.session_id else ''}prefix: {in_markdown(found.words, 80)}",
             icon=":material/search:",
             query_params=state.link(there, events=found.events, session=found.session_id),
         )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from auditlib.views.worst import largest_gap, worst
+from auditlib.views.worst import held_out_note, largest_gap, worst
 from auditlib.web.catalogue import DamagedRun, complete, entries, stale
 from auditlib.web.disk import runs_in
 from tests.web.world import a_run, make_world, tables
@@ -133,6 +133,18 @@ def test_a_gap_that_is_not_a_number_is_worse_than_any():
     gaps = tables()["cache parity", "gaps"]
     assert largest_gap(gaps.assign(gap=[1.0, 5.0, float("nan")])).session_id == "S3"
     assert largest_gap(gaps.head(0)) is None
+
+
+def test_a_larger_gap_on_a_prefix_that_a_probe_made_up_is_told_beside_that_of_the_sessions():
+    gaps = tables()["cache parity", "gaps"]
+    assert held_out_note(gaps) == held_out_note(gaps.head(0)) == ""
+    made_up = gaps.assign(session_id=["S1", "S2", None], gap=[1e-6, 1.952, 2.835])
+    assert held_out_note(made_up) == (
+        "Held-out sessions: at most 1.952 logit. The largest gap of all, 2.835 logit, is on a prefix that a probe made "
+        "up."
+    )
+    assert "not finite logit" in held_out_note(made_up.assign(gap=[1e-6, 1.952, float("nan")]))
+    assert held_out_note(made_up.assign(gap=[float("nan"), 1.0, 2.0])) == ""
 
 
 def test_a_wrong_sequence_of_a_setting_that_was_not_proposed_is_no_reason(world):

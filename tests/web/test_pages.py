@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from auditlib.runs.folder import Run
 from auditlib.sessions.store import SessionStore
 from auditlib.web import parts
 from tests.web.opening import PAGES, opened, settings_for, words
-from tests.web.world import a_run, make_world
+from tests.web.world import a_run, make_world, tables
 
 
 def address(app, name):
@@ -123,6 +124,22 @@ def test_the_worst_prefix_is_linked_with_all_that_the_inspector_needs():
     frame = app.dataframe[0].value
     assert frame.iloc[0]["gap"] == pytest.approx(0.31)
     assert "assigned → closed" in frame.iloc[0]["events"]
+
+
+@pytest.mark.parametrize("section", ["Gaps", "Worst prefixes"])
+def test_cache_parity_says_where_the_largest_gap_of_all_is(world, tmp_path, monkeypatch, section):
+    gaps = tables()["cache parity", "gaps"].assign(session_id=["S1", None, "S3"])
+    read = Run.table
+    monkeypatch.setattr(Run, "table", lambda run, audit, name: gaps if name == "gaps" else read(run, audit, name))
+    settings_for(monkeypatch, tmp_path, world.store, world.runs)
+    said = words(opened("cache_parity", section=section))
+    assert "The largest gap of all, 0.31 logit, is on a prefix that a probe made up." in said
+
+
+@pytest.mark.usefixtures("place")
+def test_the_board_calls_the_worst_prefix_that_of_a_held_out_session():
+    labels = [link.proto.label for link in opened("board").get("page_link")]
+    assert any(label.startswith("Worst held-out prefix: gap of 0") for label in labels)
 
 
 @pytest.mark.usefixtures("place")
