@@ -38,7 +38,7 @@ def test_from_the_first_refusal_to_a_verified_verdict(window, tmp_path):
         expect(page.get_by_text(re.compile("Refused for cache parity"))).to_be_visible()
 
         # the worst prefix: where the two paths part
-        page.get_by_role("link", name=re.compile("Worst prefix")).click()
+        page.get_by_role("link", name=re.compile("Worst held-out prefix")).click()
         expect(page.get_by_role("heading", name="Prefix inspector")).to_be_visible()
         expect(page.get_by_text(re.compile("The paths part after event"))).to_be_visible(timeout=60_000)
         assert "events=" in page.url
