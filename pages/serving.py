@@ -4,14 +4,14 @@ import streamlit as st
 
 from auditlib.errors import PrefixgateError
 from auditlib.views.text import in_markdown
-from auditlib.web import parts_packaging, parts_serving, serving_facts, shell, state
+from auditlib.web import parts_packaging, parts_serving, parts_shelf, serving_facts, shell, state
 from auditlib.web.desk import Desk
 
-shell.enter()
+here = shell.enter()
 st.title("Serving", help="An artifact is what is served of a run: a revision, a way to decode, and bounds.")
 st.caption("What does this artifact serve, how fast, and does an answer ever depend on its company?")
 root = state.settings().artifacts
-folder = parts_serving.choose(serving_facts.artifacts(root))
+folder = parts_shelf.choose(serving_facts.artifacts(root), here)
 artifact = None
 found: dict[str, serving_facts.Measured] = {}
 if folder is not None:

@@ -95,7 +95,7 @@ def memory(plans: Mapping[str, Sequence[MemoryPlan]], limit: float | None) -> go
     marks = ((BLUE, "solid", "circle"), (ORANGE, "dash", "diamond"), (GREEN, "dot", "square"))
     heights = [plan.peak / _GIGABYTE for own in plans.values() for plan in own]
     for (name, own), (colour, dash, symbol) in zip(plans.items(), marks, strict=False):
-        texts = [f"{p.concurrency:,} at once, {p.rows:,} rows of {p.slots:,} slots: {p.peak:,} bytes" for p in own]
+        texts = [f"{p.concurrency:,} at once, {p.rows:,} rows of {p.slots:,} events: {p.peak:,} bytes" for p in own]
         drawn.add_trace(
             go.Scatter(
                 x=[p.concurrency for p in own], y=[p.peak / _GIGABYTE for p in own], name=in_figure(name),
@@ -109,5 +109,7 @@ def memory(plans: Mapping[str, Sequence[MemoryPlan]], limit: float | None) -> go
     drawn.update_layout(
         xaxis={"exponentformat": "none", "range": [np.log10(min(places)) - 0.1, np.log10(max(places)) + 0.1]}
     )
-    limit_line(drawn, limit, "this machine, GB")
+    limit_line(drawn, limit, "this machine,")
+    if limit is not None:
+        drawn.data[-1].name += " GB"  # the line's name ends with the number, which needs its unit
     return drawn

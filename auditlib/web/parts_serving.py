@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,7 +14,7 @@ from auditlib.serving.artifact import Artifact
 from auditlib.serving.memory import GROWN, RESERVED, MemoryPlan
 from auditlib.views import charts_serving
 from auditlib.views.text import in_markdown, plural, safe
-from auditlib.web import address, serving_facts, tables
+from auditlib.web import clock, serving_facts, tables
 from auditlib.web.serving_facts import Measured
 from auditlib.web.text import check_row, short
 
@@ -27,15 +26,7 @@ _RATIOS = ("load", "measure", "ratio", "low", "high", "rounds")
 _COMPOSITIONS = ("composition", "path", "slots", "requests", "compared", "differing", "ties", "unanswered")
 _DIFFERENCES = ("path", "composition", "prefix", "step", "margin", "gap", "saved", "given", "saved_stop", "given_stop")
 _GIGABYTE = 10**9
-
-
-def choose(found: Mapping[str, Path]) -> Path | None:
-    """The chosen artifact's folder; None, with the next step in words, when there is none."""
-    if not found:
-        st.info("There is no artifact yet. Package one: `python -m auditlib package --run R --out FOLDER`")
-        return None
-    name = address.choose(st, "artifact", "Artifact", list(found), shown=safe, help="A folder that `package` wrote.")  # type: ignore[arg-type]
-    return found[name or next(iter(found))]
+_ROWS = "A row for each hypothesis and each kept prefix, and the events that each of them may hold."
 
 
 def head(artifact: Artifact) -> None:
@@ -85,7 +76,7 @@ def evidence_head(kind: str, found: Measured | None) -> bool:
     st.badge(f"{kind}: {found.status}", color=colour, icon=icon)  # type: ignore[arg-type]
     device = found.document.get("device")
     processor = device.get("processor") if isinstance(device, Mapping) else None
-    st.caption(in_markdown(f"{found.document['created']}, {processor or 'unknown device'}"))
+    st.caption(in_markdown(f"{clock.when(str(found.document['created']))}, {processor or 'unknown device'}"))
     rows = [check_row(kind, check) for check in found.document["checks"]]
     frame = pd.DataFrame(rows).drop(columns="audit", errors="ignore")
     tables.show(frame, f"{kind}-checks", f"{kind}-checks", f"Checks of the {kind}", "It has no check.")
@@ -169,11 +160,13 @@ def _planned(plan: MemoryPlan, memory: float) -> None:
     """What the chosen numbers take, in words and as a figure."""
     most = plan.most_at_once(int(memory))
     row = st.container(horizontal=True)
-    row.metric("held", _gigabytes(plan.held), help="2 · layers · rows · slots · heads · head size · bytes", width=180)
+    row.metric(
+        "held", _gigabytes(plan.held), help="2 · layers · rows · events a row · heads · head size · bytes", width=180
+    )
     row.metric(
         "at the peak", _gigabytes(plan.peak), help="While rows move, the old cache and the new are there.", width=180
     )
-    row.metric("rows × slots", f"{plan.rows:,} × {plan.slots:,}", width=190)
+    row.metric("rows × events", f"{plan.rows:,} × {plan.slots:,}", help=_ROWS, width=190)
     row.metric("most at once", f"{most:,}", help="Requests whose peak fits into the machine's memory.", width=160)
     if plan.peak > memory:
         st.error(f"It does not fit: at most {most:,} requests at once do.", icon=":material/memory:")

@@ -22,11 +22,15 @@ _LARGEST = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Shelved:
-    """An artifact's folder and digest, and the name of the run that it was packaged of, as the folder itself says."""
+    """An artifact's folder and digest, and of which run and revision it was packaged, as the folder itself says.
+
+    `revision` is a name for people, empty where the folder says none.
+    """
 
     folder: Path
     digest: str
     run: str
+    revision: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +74,12 @@ def _shelved(folder: Path) -> Shelved | None:
     try:
         if not document.is_file() or document.is_symlink() or document.stat().st_size > _LARGEST:
             return None
-        run = json.loads(document.read_bytes())["run"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        said = json.loads(document.read_bytes())
+        run, revision = said["run"], said.get("revision")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # whoever opens it is told what is wrong with it; here it is no artifact of any run
-    return Shelved(folder, sha256_of(document), run) if isinstance(run, str) else None
+    name = revision.get("name") if isinstance(revision, dict) else None
+    return Shelved(folder, sha256_of(document), run, str(name or "")) if isinstance(run, str) else None
 
 
 def _documents(root: Path) -> Iterator[tuple[Path, str, EvidenceFile]]:

@@ -71,4 +71,6 @@ def test_memory_grows_with_requests_and_the_machine_is_a_line():
     drawn = charts_serving.memory(plans, 2.5)
     assert list(named(drawn, "one").y) == [plan.peak / 1e9 for plan in plans["one"]]
     assert drawn.layout.shapes[0].y0 == 2.5
+    assert drawn.data[-1].name == "this machine, 2.5 GB"
+    assert "rows of 64 events" in named(drawn, "one").hovertext[0]
     assert (drawn.layout.xaxis.type, drawn.layout.yaxis.type) == ("log", "log")

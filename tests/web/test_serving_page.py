@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
@@ -13,7 +14,8 @@ from auditlib.runs.package import PackageRequest, package_run
 from auditlib.web import serving_facts
 from tests.packed import failing, judged_run, small_artifact
 from tests.small_gpt import write_small_revision
-from tests.web.opening import opened, words
+from tests.web.opening import opened, settings_for, words
+from tests.web.world import a_run
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,35 @@ def test_the_page_shows_what_is_served_and_what_was_measured(artifacts):
     assert "replay ARTIFACT" in said  # not measured yet
     assert "bench ARTIFACT" not in said
     assert {one.label: one.value for one in app.metric}["slots"] == "8"
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\W?\d\d UTC, ", said)  # when the bench was made
+    assert "rows × events" in {one.label for one in app.metric}
+
+
+def test_an_artifact_is_told_by_revision_run_and_digest_and_one_of_another_run_says_so(artifacts):
+    app = opened("serving", artifact="sound")
+    box = app.selectbox(key="artifact")
+    assert all(" · 2026-11-30 12:00 UTC · " in label for label in box.options)
+    assert not any("sound" in label or "blocked" in label for label in box.options)
+    name = box.options[0].split(" · ")[0]
+    assert f"The chosen run has no artifact; this one is of {name}, run of 2026-11-30 12:00 UTC." in words(app)
+
+
+def test_the_page_shows_the_artifact_of_the_run_in_the_sidebar_and_follows_it(place, world, monkeypatch):
+    monkeypatch.setenv("PREFIXGATE_ARTIFACTS", str(place / "artifacts"))
+    other = a_run(place / "runs", world.faulty, world.snapshot, run_id="20261130T110000Z-0a1b2c3d")
+    shutil.copytree(world.refused.folder, place / "runs" / world.refused.id)
+    settings_for(monkeypatch, place, world.store, place / "runs")
+    for folder, run in (("aa", "20200101T000000Z-00000000"), ("bb", other.id), ("cc", world.refused.id)):
+        (place / "artifacts" / folder).mkdir(parents=True)
+        said = {"run": run, "revision": {"name": f"made {folder}"}}
+        (place / "artifacts" / folder / "artifact.json").write_text(json.dumps(said))
+    app = opened("serving", revision=world.faulty.digest, run=world.refused.id)
+    assert app.selectbox(key="artifact").value == "cc"
+    assert "chosen run has" not in words(app)
+    app.sidebar.selectbox(key="run").set_value(other.id).run()
+    assert app.selectbox(key="artifact").value == "bb"
+    app.selectbox(key="artifact").set_value("aa").run()
+    assert "The chosen run has an artifact of its own; this one is of made aa, run of 2020-01-01" in words(app)
 
 
 def test_what_the_run_blocks_is_said_with_its_reason(artifacts):
