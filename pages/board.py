@@ -12,7 +12,7 @@ st.caption(
     "A fault of the cache blocks cached decoding, a fault of a decoding setting blocks that setting."
 )
 if not here.entries:
-    st.info("No revision yet. Train one or register one: `python -m auditlib register --store S FOLDER`")
+    parts.need_run(here)
 for entry in here.entries:
     parts_board.card(here, entry)
 

@@ -42,13 +42,17 @@ class DamagedRun:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One revision (by digest) and its runs, newest first. `folder` is None when only a run still tells of it."""
+    """One revision (by digest) and its runs, newest first. `folder` is None when only a run still tells of it.
+
+    `store_read` is False while no store says which folders there are: then nothing is known of the folder.
+    """
 
     name: str
     digest: str
     folder: Path | None
     runs: tuple[Run, ...]
     damaged: tuple[DamagedRun, ...] = ()
+    store_read: bool = True
 
     @property
     def run(self) -> Run | None:
@@ -84,11 +88,11 @@ def complete(run: Run) -> bool:
 
 
 def entries(
-    registered: Iterable[Registered], runs: Iterable[Run], damaged: Iterable[DamagedRun] = ()
+    registered: Iterable[Registered] | None, runs: Iterable[Run], damaged: Iterable[DamagedRun] = ()
 ) -> tuple[Entry, ...]:
     """Every revision registered or audited, approved ones last and refused ones first; newest first in each standing.
 
-    `runs` are newest first.
+    `registered` is None while the store cannot be read. `runs` are newest first.
     """
     by_digest: dict[str, list[Run]] = {}
     lost: dict[str, list[DamagedRun]] = {}
@@ -96,13 +100,20 @@ def entries(
         by_digest.setdefault(run.revision, []).append(run)
     for one in damaged:
         lost.setdefault(one.revision, []).append(one)
-    known = {one.digest: one for one in registered}
+    known = {one.digest: one for one in registered or ()}
     names = {digest: found[0].name for digest, found in lost.items()}
     names |= {digest: str(found[0].manifest["revision"]["name"]) for digest, found in by_digest.items()}
     names |= {digest: one.name for digest, one in known.items()}
     folders = {digest: Path(one.folder) for digest, one in known.items()}
     found = [
-        Entry(name, digest, folders.get(digest), tuple(by_digest.get(digest, ())), tuple(lost.get(digest, ())))
+        Entry(
+            name,
+            digest,
+            folders.get(digest),
+            tuple(by_digest.get(digest, ())),
+            tuple(lost.get(digest, ())),
+            store_read=registered is not None,
+        )
         for digest, name in names.items()
     ]
     # Both sorts are stable: newest first within each standing.
@@ -123,7 +134,7 @@ def stale(entry: Entry, run: Run, latest_snapshot: str | None, policy: Mapping[s
     `policy` is the policy document in force, None when it is not known.
     """
     checks = (
-        (_files_changed(entry), "the revision's files have changed or are gone"),
+        (entry.store_read and _files_changed(entry), "the revision's files have changed or are gone"),
         (
             latest_snapshot is not None and run.manifest["snapshot"]["digest"] != latest_snapshot,
             "a newer held-out snapshot has been frozen",

@@ -39,10 +39,11 @@ class RunsFound:
 def catalogue(store: Path, runs_root: Path) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
     """All revisions with their runs, and in words what could not be read."""
     found = runs_in(runs_root)
-    registered: tuple[Any, ...] = ()
+    registered: tuple[Any, ...] | None = None
     problems = found.problems
     try:
-        registered = tuple(_registered(store, stamp(store)))
+        # Of a store that is not there the door says what to do.
+        registered = tuple(_registered(store, stamp(store))) if store.exists() else None
     except PrefixgateError as problem:
         problems = (*problems, str(problem))
     return entries(registered, found.runs, found.damaged), problems

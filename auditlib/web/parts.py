@@ -114,7 +114,9 @@ def checks_of(run: Run, audit: str) -> pd.DataFrame:
 
 
 def _say_what_is_missing(here: state.Selection) -> None:
-    """The next step towards a run, in words."""
+    """The next step towards a run, in words; nothing where there is no store, of which the door has spoken."""
+    if here.entry is None and not here.places.store.exists():
+        return
     if here.entry is None:
         st.info("The store knows no revision yet. Register one: `python -m auditlib register --store S FOLDER`")
     elif here.snapshot is None:

@@ -10,6 +10,8 @@ from auditlib.web import address, state, work
 from auditlib.web.jobs import JobState, Work
 from auditlib.web.text import short
 
+DEMO = "Preparing the demo"
+"""Title of the job that makes the demo."""
 _SEEN, _JOB = "jobs seen to end", "job"
 _RESULTS = {"run": ("run", "revision"), "snapshot": ("snapshot",), "artifact": ("artifact",)}
 """What the words of a job's result choose in the sidebar."""
@@ -40,10 +42,15 @@ def start(key: str, title: str, job: Work) -> None:
 
 def prepare_demo() -> None:
     """Make the demo store, revisions and runs as a job that everybody who opens the page watches; rerun at its end."""
-    job = state.registry().submit("demo", "Preparing the demo", work.demo(state.settings()))
-    st.title("Preparing the demo")
+    job = submit_demo()
+    st.title(DEMO)
     st.write("A made-up service desk, one sound decoder and one with a fault in its cache. This happens once.")
     _live_panel(job)
+
+
+def submit_demo() -> JobState:
+    """The job that makes the demo, queued unless it is under way."""
+    return state.registry().submit("demo", DEMO, work.demo(state.settings()))
 
 
 def job_strip() -> None:

@@ -14,7 +14,7 @@ from streamlit.runtime.pages_manager import PagesManager
 from auditlib.runs.folder import Run
 from auditlib.sessions.snapshot import Snapshot
 from auditlib.views.text import in_markdown, safe
-from auditlib.web import address, clock, disk, identity, parts, parts_jobs, state
+from auditlib.web import address, clock, disk, identity, lost_store, parts, parts_jobs, state
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.text import BADGES, TERMS, short
 
@@ -52,7 +52,10 @@ def main() -> None:
     identity.door(pages, page)
     where = state.places()
     if where is None:
-        parts_jobs.prepare_demo()
+        if lost_store.demo_is_gone():
+            lost_store.offer_demo()
+        else:
+            parts_jobs.prepare_demo()
         st.stop()
     # Pages are files that Streamlit runs, so this is the only way to hand them something.
     st.session_state[_SELECTION] = _choose(where)
@@ -98,6 +101,8 @@ def _choose(where: state.Places) -> state.Selection:
     run = _choose_run(entry)
     snapshots = disk.snapshots(where.store)
     snapshot = _choose_snapshot(snapshots)
+    if not where.store.exists():
+        lost_store.say(where.store, known=bool(found))
     for problem in problems:
         st.error(in_markdown(problem), icon=":material/error:")
     return state.Selection(where, found, entry, run, snapshot, snapshots[0].digest if snapshots else None)

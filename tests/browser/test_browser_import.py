@@ -20,7 +20,7 @@ def test_a_log_is_previewed_mapped_imported_and_split(window, tmp_path):
     with server(tmp_path / "home", "--store", str(tmp_path / "sessions.duckdb")) as url:
         page = window.new_page()
         page.goto(f"{url}/sessions")
-        expect(page.get_by_text(re.compile("no session store at"))).to_be_visible(timeout=PATIENCE)
+        expect(page.get_by_text(re.compile("No store at .* yet"))).to_be_visible(timeout=PATIENCE)
         page.locator("input[type=file]").set_input_files(log)
         expect(page.get_by_role("combobox", name="Session", exact=True)).to_have_value("session_id", timeout=PATIENCE)
         expect(page.get_by_role("combobox", name="Time", exact=True)).to_have_value("timestamp")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
 
 from auditlib.runs.folder import Run
 from auditlib.sessions.store import SessionStore
-from auditlib.web import parts
-from tests.web.opening import PAGES, opened, settings_for, words
+from auditlib.web import parts, state, work
+from tests.web.opening import PAGES, ROOT, opened, settings_for, words
 from tests.web.world import a_run, make_world, tables
 
 
@@ -237,10 +241,40 @@ def test_an_empty_store_says_what_to_do_next(stage, says, tmp_path, monkeypatch)
     assert says in words(opened("cache_parity"))
 
 
-def test_a_store_that_is_not_there_is_told_in_words(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ["board", "causality"])
+def test_a_store_that_is_not_there_yet_is_told_once_with_the_next_step_and_nothing_else(tmp_path, monkeypatch, page):
     settings_for(monkeypatch, tmp_path, tmp_path / "none.duckdb", tmp_path / "runs")
-    app = opened("board")
-    assert "no session store at" in words(app)
+    app = opened(page)
+    assert re.search(r"No store at .*none.duckdb yet. Import a log on the page Sessions", words(app))
+    assert (len(app.info), len(app.error), len(app.header)) == (1, 0, 0)
+
+
+def test_a_store_that_is_gone_is_told_and_makes_no_revision_stale(tmp_path, monkeypatch):
+    world = make_world(tmp_path)
+    settings_for(monkeypatch, tmp_path / "h", world.store, world.runs)
+    world.store.unlink()
+    said = words(opened("board"))
+    assert "is gone. Put it back; nothing was deleted here." in said
+    assert "Refused for cache parity" in said
+    assert "stale" not in said
+
+
+def test_a_demo_without_its_store_is_made_again_only_when_asked(tmp_path, monkeypatch):
+    for name in ("STORE", "RUNS"):
+        monkeypatch.delenv(f"PREFIXGATE_{name}", raising=False)
+    monkeypatch.setenv("PREFIXGATE_HOME", str(tmp_path))
+    world = make_world(tmp_path / "made")
+    world.runs.rename((tmp_path / "demo").mkdir() or tmp_path / "demo" / "runs")
+    queued = []
+    monkeypatch.setattr(work, "demo", lambda _: lambda report: queued.append(report) or "demo")
+    st.cache_resource.clear()
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
+    assert [title.value for title in app.title] == ["The demo's store is gone"]
+    assert "is gone. Put it back; nothing was deleted here." in words(app)
+    assert queued == []
+    app.button(key="demo-again").click().run()
+    state.registry().close()
+    assert len(queued) == 1
 
 
 def test_a_damaged_run_is_named_and_does_not_hide_the_others(tmp_path, monkeypatch):
