@@ -51,7 +51,7 @@ def differences(table: pd.DataFrame) -> go.Figure:
     trace.error_x.arrayminus = (shown["difference"] - shown["low"]).tolist()
     trace.customdata = shown[["low", "high", "sessions", "worse", "better"]].to_numpy()
     trace.hovertemplate = (
-        "%{y}: %{x:+.2%} [%{customdata[0]:+.2%}, %{customdata[1]:+.2%}], %{customdata[2]} sessions, "
+        "%{y}: %{x:+.2%} [%{customdata[0]:+.2%}, %{customdata[1]:+.2%}], %{customdata[2]} distinct sessions, "
         "%{customdata[3]} worse, %{customdata[4]} better<extra></extra>"
     )
     drawn.add_trace(trace)

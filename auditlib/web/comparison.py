@@ -14,13 +14,14 @@ from auditlib.runs.folder import Run
 from auditlib.sessions.store import SessionStore
 from auditlib.views.paired import Pairing, pair, sessions_of
 from auditlib.web import prefix_choice, revision_facts, serving_facts, state
+from auditlib.web.catalogue import complete
 from auditlib.web.shelf import artifacts
 
 _LATENCY = ("load", "arm", "measure", "share", "value", "low", "high", "count")
 
 
 def others(here: state.Selection) -> dict[str, Run]:
-    """Runs that the chosen one may be compared with: on its snapshot and of other revisions first, newest first."""
+    """Runs that the chosen one may be compared with: on its snapshot, complete, of other revisions and new ones first."""
     found = [run for entry in here.entries for run in entry.runs if here.run is not None and run.id != here.run.id]
     found.sort(key=lambda run: str(run.manifest["created"]), reverse=True)
     return {run.id: run for run in sorted(found, key=lambda run: _distance(run, here.run))}
@@ -86,8 +87,9 @@ def _benched(root: Path, words: str, run: Run) -> Iterator[dict[str, object]]:
             }  # fmt: skip
 
 
-def _distance(run: Run, chosen: Run | None) -> tuple[bool, bool]:
-    """What makes a run a worse partner: another snapshot, then the same revision."""
+def _distance(run: Run, chosen: Run | None) -> tuple[bool, bool, bool]:
+    """What makes a run a worse partner: another snapshot, then audits that it left out, then the same revision."""
     if chosen is None:
-        return False, False
-    return run.manifest["snapshot"]["digest"] != chosen.manifest["snapshot"]["digest"], run.revision == chosen.revision
+        return False, False, False
+    elsewhere = run.manifest["snapshot"]["digest"] != chosen.manifest["snapshot"]["digest"]
+    return elsewhere, not complete(run), run.revision == chosen.revision

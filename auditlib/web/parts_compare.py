@@ -12,6 +12,7 @@ import streamlit as st
 from auditlib.numbers import number
 from auditlib.runs.folder import Run
 from auditlib.views.paired import Pairing, Terms
+from auditlib.views.summary import headline
 from auditlib.views.text import in_markdown, plural, safe
 from auditlib.web import address, clock, comparison, kept, state, tables
 from auditlib.web.exports import downloads, named
@@ -19,6 +20,7 @@ from auditlib.web.exports import downloads, named
 _LINKED = 5
 _SHOWN = 500
 _ALL = "all"
+_WRITTEN = ("before", "after", "difference", "p")
 
 
 def choose_other(here: state.Selection) -> Run:
@@ -45,7 +47,7 @@ def head(before: Run, after: Run, agreed: Terms) -> None:
         with place.container(border=True):
             st.subheader(f"{words}: {in_markdown(run.report['revision_name'], 60)}", anchor=False)
             st.caption(f"Run {in_markdown(run.id)}, {in_markdown(run.manifest['dtype'])}")
-            st.text("Approved" if run.approved else f"Refused for {safe(', '.join(run.report['failures']) or 'gaps')}")
+            st.text(_standing(run))
     if agreed.refusal:
         st.error(f"Not compared: {in_markdown(agreed.refusal)}.", icon=":material/block:")
         st.stop()
@@ -97,14 +99,15 @@ def differences(before: Run, after: Run, pairing: Pairing) -> None:
         return
 
     def draw() -> None:
-        rows = [_difference(row) for row in pairing.differences.to_dict("records")]
-        st.dataframe(pd.DataFrame(rows), key="differences", hide_index=True, alt="Paired differences with intervals")
+        rows = pd.DataFrame([_difference(row) for row in pairing.differences.to_dict("records")])
+        columns, alt = tables.number_columns(*_WRITTEN), "Paired differences with intervals"
+        st.dataframe(rows, key="differences", hide_index=True, column_config=columns, alt=alt)
 
     kept.drawn(kept.of_run(before, after), "differences", draw)
     st.caption(
         "Shares: interval by Newcombe 1998 (method 10), p by the exact McNemar test on the sessions that flipped. "
         "Next events and gaps: percentile bootstrap, 2,000 draws of whole sessions from one fixed seed. "
-        "Sessions that went exactly the same way count once for gaps. Latency is measured by a bench: see below."
+        "Sessions that went exactly the same way count once. Latency is measured by a bench: see the section Latency."
     )
     downloads(pairing.differences, named(after, f"against-{before.id}-differences"), "differences")
 
@@ -116,7 +119,17 @@ def rates(before: Run, after: Run) -> None:
     # Both rows of a setting beside each other: that is what is read.
     together = pd.concat(known).sort_index(kind="stable").reset_index(drop=True) if known else found[0]
     name, alt = named(after, f"against-{before.id}-rates"), "Rates before and after"
-    tables.show(together, name, "paired-rates", alt, _NO_RATES, kept.of_run(before, after))
+    if together.empty:
+        st.text(_NO_RATES)
+        return
+
+    def draw() -> None:
+        # As on the page Policies: one bound must not stand there as 1.16 % and here as 0.0116.
+        shares = {name.replace("_", " "): st.column_config.NumberColumn(format="percent") for name in _SHARES}
+        st.dataframe(tables.shown(together), key="paired-rates", hide_index=True, column_config=shares, alt=alt)
+
+    kept.drawn(kept.of_run(before, after), "paired-rates", draw)
+    downloads(together, name, "paired-rates")
 
 
 def latency(before: Run, after: Run) -> None:
@@ -142,6 +155,7 @@ def latency(before: Run, after: Run) -> None:
 
 
 _NO_RATES = "The decoding policy was not measured in either run."
+_SHARES = ("invalid_upper", "accuracy", "similarity")
 _RATES = ["setting", "run", "sequences", "invalid_sequences", "invalid_upper", "capped", "accuracy", "similarity"]
 
 
@@ -150,6 +164,14 @@ def _rates(run: Run, words: str) -> pd.DataFrame:
     if found.empty:
         return pd.DataFrame(columns=_RATES)
     return found.assign(run=words)[[name for name in _RATES if name in found or name == "run"]]
+
+
+def _standing(run: Run) -> str:
+    """What became of the run in a few words: why it was refused, or what it left out."""
+    if run.approved or not run.report["failures"]:
+        words = "approved" if run.approved else headline(run.report)
+        return safe(words[:1].upper() + words[1:], 300)
+    return f"Refused for {safe(', '.join(run.report['failures']))}"
 
 
 def _difference(row: Mapping[str, Any]) -> dict[str, object]:
@@ -164,7 +186,7 @@ def _difference(row: Mapping[str, Any]) -> dict[str, object]:
         "worse": row["worse"],
         "better": row["better"],
         "p": number(row["p"]),
-        "sessions": row["sessions"],
+        "distinct sessions": row["sessions"],
         "by": row["interval"],
     }
 

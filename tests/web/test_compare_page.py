@@ -1,0 +1,67 @@
+"""The comparison's page: what it says of each run, which run it begins with, and its tables."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from auditlib.runs.folder import open_run, write_run
+from tests.web.opening import opened, settings_for, words
+from tests.web.world import a_run, make_world
+
+WHOLE, PART = "20261130T080000Z-aaaaaaaa", "20261130T120000Z-bbbbbbbb"
+
+
+@pytest.fixture
+def partly(tmp_path, monkeypatch):
+    """The refused run of one revision, and of the other an older complete run and a newer one of a single audit."""
+    world = make_world(tmp_path / "world")
+    a_run(world.runs, world.sound, world.snapshot, run_id=WHOLE)
+    a_run(world.runs, world.sound, world.snapshot, run_id=PART, audits=("cache parity",))
+    settings_for(monkeypatch, tmp_path / "home", world.store, world.runs)
+    return world
+
+
+def test_a_run_is_compared_with_a_complete_one_unless_somebody_asks_for_another(partly):
+    app = opened("compare", revision=partly.faulty.digest)
+    assert app.selectbox(key="against").value == WHOLE
+
+
+def test_a_partial_run_is_told_by_what_it_left_out_and_by_no_failure(partly):
+    said = words(opened("compare", revision=partly.faulty.digest, against=PART))
+    assert "Not approved; not measured: " in said
+    assert "causality" in said.split("Not approved; not measured: ")[1].splitlines()[0]
+    assert "Refused for cache parity" in said
+    assert "gaps" not in "".join(line for line in said.splitlines() if line.startswith("Refused"))
+
+
+def test_rates_stand_as_percentages_as_on_the_page_of_policies(partly):
+    app = opened("compare", revision=partly.faulty.digest, section="Policies")
+    columns = app.dataframe[0].proto.columns
+    assert columns.count("percent") == 3
+
+
+def test_exponents_of_paired_differences_keep_their_end_and_sessions_are_told_as_distinct(partly):
+    after, before = with_gap(partly, partly.refused, 0.31, "c"), with_gap(partly, open_run(partly.runs / WHOLE), 0, "d")
+    link = {"revision": partly.faulty.digest, "run": after, "against": before}
+    app = opened("compare", **link, section="Paired differences")
+    table = app.dataframe[0]
+    assert "distinct sessions" in table.value
+    widths = {name: found.get("width") for name, found in json.loads(table.proto.columns).items()}
+    assert min(widths[name] for name in ("before", "after", "difference", "p")) >= 90
+    assert "see the section Latency" in words(app)
+
+
+def with_gap(world, run, gap, mark):
+    """Name of a copy of the run in which one held-out session has this gap."""
+    name = f"20261130T130000Z-{8 * mark}"
+    manifest = {**json.loads(json.dumps(run.manifest)), "run": name}
+    manifest.pop("files")
+    sessions = pd.DataFrame(
+        {"session_id": ["S002"], "events": ["1-6-3-4"], "ratio": [1.0], "gap": [float(gap)], "weight": [3]}
+    )
+    report = {**json.loads(json.dumps(run.report)), "run": name}
+    tables = {("numerics", "sessions"): sessions}
+    return write_run(world.runs, name, manifest=manifest, report=report, tables=tables, policy=b"{}").id
