@@ -12,16 +12,14 @@ from auditlib.decoders.revision import Revision, open_revision
 from auditlib.errors import IntegrityError, RevisionError, RunError
 from auditlib.files import write_whole
 from auditlib.runs.folder import Run
+from auditlib.runs.noted import note_of, noted_folder
 from auditlib.runs.request import AuditRequest
-
-_FOLDER = ".origins"  # lists of runs pass over names with a dot
-_LARGEST = 1 << 16
 
 
 def note_origin(run: Run, request: AuditRequest) -> None:
     """Note where the inputs of a run lie, so that what needs them later need not be told."""
     paths = {"revision": str(request.revision.absolute()), "store": str(request.store.absolute())}
-    write_whole(_note_of(run), json.dumps({"format": 1, **paths}, indent=1).encode())
+    write_whole(note_of(run), json.dumps({"format": 1, **paths}, indent=1).encode())
 
 
 def revision_of(run: Run, given: Path | None = None) -> Revision:
@@ -29,7 +27,7 @@ def revision_of(run: Run, given: Path | None = None) -> Revision:
 
     RunError when it is not known or not there any more, IntegrityError when another one is there now.
     """
-    folder = given or _noted(run)
+    folder = given or noted_folder(run)
     if folder is None:
         raise RunError(f"{run.folder}: where its revision lies was not noted here; give it with --revision FOLDER")
     try:
@@ -46,19 +44,3 @@ def revision_of(run: Run, given: Path | None = None) -> Revision:
             "give the folder of that one with --revision FOLDER"
         )
     return revision
-
-
-def _noted(run: Run) -> Path | None:
-    """Where the note says that the revision lay; None where there is no note or it makes no sense."""
-    path = _note_of(run)
-    if not path.is_file() or path.stat().st_size > _LARGEST:
-        return None
-    try:
-        noted = json.loads(path.read_bytes())["revision"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return Path(noted) if isinstance(noted, str) and "\0" not in noted else None
-
-
-def _note_of(run: Run) -> Path:
-    return run.folder.absolute().parent / _FOLDER / f"{run.id}.json"

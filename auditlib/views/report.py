@@ -11,11 +11,15 @@ from plotly.offline import get_plotlyjs
 
 from auditlib.numbers import number
 from auditlib.runs.folder import Run
+from auditlib.runs.noted import event_map_of
 from auditlib.views import charts, charts_policies
+from auditlib.views.event_names import named
 from auditlib.views.summary import headline
-from auditlib.views.text import in_html
+from auditlib.views.text import in_html, plural
 
 _ROWS = 20
+_PREFIXES = {"events", "prefix"}
+_TITLES = {"step": "events, start included"}
 
 # Even if a text slipped through, the document may load nothing and send nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
@@ -25,12 +29,16 @@ _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #bbb; }
 table { border-collapse: collapse; width: 100%; margin: 1rem 0; font-size: 13px; }
-th, td { border-bottom: 1px solid #ddd; padding: .3rem .5rem; text-align: left; overflow-wrap: anywhere; }
+th, td { border-bottom: 1px solid #ddd; padding: .3rem .5rem; text-align: left; vertical-align: top; }
+td.events { min-width: 16rem; } td.long { min-width: 9rem; overflow-wrap: anywhere; }
 td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .failed { color: #9b2d00; font-weight: 600; } .passed { color: #00614a; } .unknown { color: #5a5a5a; }
 .verdict { padding: 1rem; border: 2px solid; border-radius: 4px; font-size: 17px; overflow-wrap: anywhere; }
-.scroll { overflow-x: auto; } figure { margin: 1rem 0; }
-@media print { body { margin: 0; max-width: none; } h2 { break-after: avoid; } figure, tr { break-inside: avoid; } }
+h1, p { overflow-wrap: anywhere; } .scroll { overflow-x: auto; } figure { margin: 1rem 0; overflow: hidden; }
+@media print {
+  body { margin: 0; max-width: none; } .scroll { overflow: visible; } table { font-size: 11px; }
+  h2, h3 { break-after: avoid; } figure, tr { break-inside: avoid; }
+}
 """
 
 _MARKS = {"passed": ("✓", "passed"), "failed": ("✗", "failed"), "not measured": ("–", "unknown")}
@@ -43,7 +51,7 @@ def to_html(run: Run, verdict: str | None = None) -> str:
         _head(run, verdict),
         _section("Decision", _decision(report["decision"])),
         *(_section(f"Audit: {audit}", _audit(run, audit, result)) for audit, result in report["audits"].items()),
-        _section("What it was measured on", _pairs(_facts(run.manifest))),
+        _section("What it was measured on", _pairs(_facts(run))),
     ]
     title = in_html(f"Prefixgate: {report['revision_name']}")
     return (
@@ -69,10 +77,16 @@ def _head(run: Run, verdict: str | None) -> str:
 
 
 def _decision(decision: Mapping[str, Any]) -> str:
-    """What may be switched on, and what answers instead."""
-    rows = {"cache acceleration": decision["cache_acceleration"]}
-    rows |= {f"decoding, {name}": answer for name, answer in decision["decoding"].items()}
-    return _pairs({**rows, "falls back to": decision["fallback"]})
+    """What may be switched on, and what answers instead; settings that nobody proposed come last, as comparisons."""
+    proposed = decision.get("proposed", decision["decoding"])
+    answers = {f"decoding, {name}": decision["decoding"][name] for name in proposed}
+    others = {
+        f"decoding, {name} (comparison, not proposed)": answer
+        for name, answer in decision["decoding"].items()
+        if name not in proposed
+    }
+    switch = {"cache acceleration": decision["cache_acceleration"]}
+    return _pairs({**switch, **answers, "falls back to": decision["fallback"], **others})
 
 
 def _audit(run: Run, audit: str, result: Mapping[str, Any]) -> str:
@@ -92,16 +106,17 @@ def _audit(run: Run, audit: str, result: Mapping[str, Any]) -> str:
 
 def _checks(checks: Iterable[Mapping[str, Any]]) -> str:
     """The checks of an audit as a table."""
-    head = '<tr><th>check<th class="n">value<th class="n">limit<th>unit<th class="n">observations<th>status</tr>'
+    # The status stands where a phone still shows it.
+    head = '<tr><th>check<th>status<th class="n">value<th class="n">limit<th>unit<th class="n">observations</tr>'
     rows = []
     for check in checks:
         mark, kind = _MARKS.get(check["status"], _MARKS["not measured"])
         why = "" if check["status"] == "passed" else f": {in_html(check.get('reason') or '')}"
         compared = " (comparison, does not count)" if check.get("comparison") else ""
         rows.append(
-            f'<tr><td>{in_html(check["name"])}{compared}<td class="n">{number(check["value"])}'
-            f'<td class="n">{number(check["limit"])}<td>{in_html(check["unit"])}<td class="n">{check["count"]:,}'
-            f'<td class="{kind}">{mark} {in_html(check["status"])}{why}</tr>'
+            f'<tr><td>{in_html(check["name"])}{compared}<td class="{kind}">{mark} {in_html(check["status"])}{why}'
+            f'<td class="n">{number(check["value"])}<td class="n">{number(check["limit"])}'
+            f'<td>{in_html(check["unit"])}<td class="n">{check["count"]:,}</tr>'
         )
     return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>'
 
@@ -135,15 +150,26 @@ def _worst(run: Run, audit: str) -> str:
     if audit == "cache parity":
         gaps = run.table(audit, "gaps")
         held_out = gaps[gaps["session_id"].fillna("") != ""] if len(gaps) else gaps  # what happened tells most
-        return _frame(_top(held_out, "gap"), ("probe", "session_id", "events", "step", "gap"))
+        return _frame(run, _top(held_out, "gap"), ("probe", "session_id", "events", "step", "gap"))
     if audit == "causality":
-        return _frame(_top(run.table(audit, "probes"), "value"), ("probe", "path", "events", "position", "value"))
+        return _frame(run, _top(run.table(audit, "probes"), "value"), ("probe", "path", "events", "position", "value"))
     sequences = run.table(audit, "sequences")
     if audit != "decoding policy" or sequences.empty:
         return ""
-    # A refusal is explained by its wrong sequences; the others are in the run's table.
-    wrong = sequences[sequences["first_wrong"].fillna(-1) >= 0].head(_ROWS)
-    return _frame(wrong, ("setting", "session_id", "prefix", "events", "stop", "rules"))
+    return _wrong_sequences(run, sequences)
+
+
+def _wrong_sequences(run: Run, sequences: pd.DataFrame) -> str:
+    """Sequences that break a rule, those of proposed settings first: a refusal is explained by them."""
+    wrong = sequences[sequences["first_wrong"].fillna(-1) >= 0]
+    if wrong.empty:
+        return ""
+    counts = wrong["proposed"].astype(bool)
+    marked = wrong["setting"].where(counts, wrong["setting"] + " (comparison)")
+    first = wrong.assign(setting=marked).iloc[(~counts).to_numpy().argsort(kind="stable")[:_ROWS]]
+    none = "" if counts.any() else "<p>No proposed setting decoded a wrong event; these are of comparisons.</p>"
+    title = f"First {len(first)} of {plural(len(wrong), 'sequence')} with a wrong event"
+    return none + _frame(run, first, ("setting", "session_id", "prefix", "events", "stop", "rules"), title)
 
 
 def _top(frame: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -153,24 +179,38 @@ def _top(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     return frame.iloc[frame[column].fillna(float("inf")).to_numpy().argsort(kind="stable")[::-1][:_ROWS]]
 
 
-def _frame(frame: pd.DataFrame, columns: Sequence[str]) -> str:
-    """Some columns of a frame as a table; nothing for an empty frame."""
+def _frame(run: Run, frame: pd.DataFrame, columns: Sequence[str], title: str = "") -> str:
+    """Some columns of a frame as a table, prefixes by their names; nothing for an empty frame."""
     if frame.empty:
         return ""
-    head = "".join(f"<th>{in_html(name.replace('_', ' '))}" for name in columns)
-    rows = "".join(
-        "<tr>"
-        + "".join(f"<td>{number(cell) if isinstance(cell, float) else in_html(cell, 300)}" for cell in row)
-        + "</tr>"
-        for row in frame[list(columns)].itertuples(index=False)
+    mapping = event_map_of(run)
+    named_too = frame.assign(
+        **{name: [named(mapping, str(ids)) for ids in frame[name]] for name in _PREFIXES & {*columns}}
     )
-    return f'<h3>Worst {len(frame)}</h3><div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
+    kinds = {name: ' class="n"' if frame[name].dtype.kind == "f" else "" for name in columns}
+    head = "".join(f"<th{kinds[name]}>{in_html(_TITLES.get(name, name.replace('_', ' ')))}" for name in columns)
+    rows = "".join(
+        "<tr>" + "".join(_cell(name, cell) for name, cell in zip(columns, row, strict=True)) + "</tr>"
+        for row in named_too[list(columns)].itertuples(index=False)
+    )
+    return f'<h3>{title or f"Worst {len(frame)}"}</h3><div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
 
 
-def _facts(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _cell(name: str, cell: Any) -> str:
+    """A cell of a table; prefixes get room, since they are long."""
+    if isinstance(cell, float):
+        return f'<td class="n">{number(cell)}'
+    return f"<td{' class=events' if name in _PREFIXES else ''}>{in_html(cell, 400)}"
+
+
+def _facts(run: Run) -> dict[str, Any]:
     """What the run's numbers depend on."""
+    manifest, mapping = run.manifest, event_map_of(run)
     device = ", ".join(f"{name} {value}" for name, value in manifest["device"].items() if value is not None)
     versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
+    names = "not known: the revision's folder is not where it was measured; prefixes are shown as ids"
+    if mapping is not None:
+        names = ", ".join(f"{event} {mapping.name(event)}" for event in mapping.domain)
     return {
         "device": device,
         "dtype": manifest["dtype"],
@@ -178,6 +218,7 @@ def _facts(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "versions": versions,
         "policy": manifest["policy"]["digest"],
         "event map": f"version {manifest['event_map']['version']}, {manifest['event_map']['digest']}",
+        "event names": names,
         "event order": f"version {manifest['event_order']['version']}, {manifest['event_order']['digest']}",
         "code": f"{manifest['code']['version']}, {manifest['code']['digest']}",
     }
@@ -186,7 +227,8 @@ def _facts(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def _pairs(pairs: Mapping[str, Any]) -> str:
     """Names and values as a two-column table."""
     rows = "".join(
-        f'<tr><th scope="row">{in_html(name)}<td>{in_html(value, 1000)}</tr>' for name, value in pairs.items()
+        f'<tr><th scope="row">{in_html(name)}<td class="long">{in_html(value, 2000)}</tr>'
+        for name, value in pairs.items()
     )
     return f"<table>{rows}</table>"
 

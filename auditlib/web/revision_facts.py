@@ -12,10 +12,9 @@ from auditlib.decoders.guarded_folder import read_file
 from auditlib.errors import PrefixgateError
 from auditlib.events.event_map import EventMap
 from auditlib.events.order import CompiledOrder, EventOrder
-from auditlib.views.text import safe
+from auditlib.views import event_names
 from auditlib.web.catalogue import Entry
 
-_SHOWN = 8
 _LARGEST = 16 << 20
 _MANIFEST = "revision.json"
 
@@ -40,13 +39,7 @@ def names_of(entry: Entry | None, events: str) -> str:
 
 def named(mapping: EventMap | None, events: str) -> str:
     """`names_of` under an event map at hand: for tables, whose rows share one."""
-    if mapping is None or not events:
-        return safe(events)
-    ids = [int(part) for part in events.split("-") if part.isdigit()]
-    # The end of a long prefix tells more than its beginning.
-    inner = [number for number in ids if number != mapping.start]
-    words = [safe(mapping.name(number), 40) for number in inner[-_SHOWN:]]
-    return ("… → " if len(inner) > _SHOWN else "") + " → ".join(words or ["(start)"])
+    return event_names.named(mapping, events)
 
 
 def possible_pairs(compiled: CompiledOrder, mapping: EventMap, names: tuple[str, ...]) -> np.ndarray:

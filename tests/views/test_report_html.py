@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 
-from auditlib.views.report import to_html
+from auditlib.runs.origins import note_origin
+from auditlib.runs.request import AuditRequest
+from auditlib.views.report import _wrong_sequences, to_html
 from tests.web.world import a_run, make_world
 
 PAYLOADS = (
@@ -66,3 +70,67 @@ def test_what_was_left_out_is_said_in_words(hostile, tmp_path):
     html = to_html(a_run(tmp_path, hostile.sound, hostile.snapshot, audits=("causality",)))
     assert "Not measured: left out" in html
     assert "– not measured" in html
+
+
+def noted(world, folder):
+    """The world's refused run, with a note that its revision lies in `folder`."""
+    note_origin(world.refused, AuditRequest(world.store, folder, world.runs))
+    return world.refused
+
+
+def test_prefixes_stand_in_the_report_by_their_names(tmp_path):
+    world = make_world(tmp_path)
+    html = without_plotly(to_html(noted(world, world.faulty.folder)))
+    assert "assigned → closed" in html
+    assert "3 assigned, 4 closed" in html
+    assert not re.search(r"<td[^>]*>1(-[0-9]+)+<", html)
+
+
+@pytest.mark.parametrize("elsewhere", ["nowhere", "another map"])
+def test_without_the_map_that_it_was_measured_with_the_report_keeps_ids_and_says_so(elsewhere, tmp_path):
+    world = make_world(tmp_path / "one")
+    other = tmp_path / "none"
+    if elsewhere == "another map":
+        other = make_world(tmp_path / "two", names=("zero", "begun", "ended")).sound.folder
+    html = without_plotly(to_html(noted(world, other)))
+    assert "shown as ids" in html
+    assert re.search(r"<td[^>]*>1(-[0-9]+)+<", html)
+    assert "begun" not in html
+
+
+def test_settings_that_nobody_proposed_come_last_and_are_called_comparisons(hostile):
+    decision = {
+        "cache_acceleration": "blocked",
+        "decoding": {"greedy without order mask": "allowed", "greedy": "blocked"},
+        "proposed": ["greedy"],
+        "fallback": "full-prefix",
+    }
+    run = replace(hostile.refused, report={**hostile.refused.report, "decision": decision})
+    rows = re.findall(r"<tr><th scope=\"row\">(decoding[^<]*)<td[^>]*>([a-z]+)", to_html(run))
+    expected = [
+        ("decoding, greedy", "blocked"),
+        ("decoding, greedy without order mask (comparison, not proposed)", "allowed"),
+    ]
+    assert rows == expected
+
+
+def test_wrong_sequences_of_proposed_settings_come_first_and_a_report_without_any_says_so(hostile):
+    html = _wrong_sequences(hostile.refused, sequences(("greedy bare", False), ("greedy", True)))
+    assert html.index("<td>greedy<") < html.index("<td>greedy bare (comparison)<")
+    assert "First 2 of 2 sequences with a wrong event" in html
+    assert "No proposed setting" not in html
+    assert "No proposed setting" in _wrong_sequences(hostile.refused, sequences(("greedy bare", False)))
+
+
+def sequences(*settings):
+    rows = [
+        {"setting": name, "proposed": proposed, "session_id": "S1", "prefix": "1", "events": "1-3", "stop": "end",
+         "rules": "init", "first_wrong": 0}
+        for name, proposed in settings
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_names_and_numbers_are_never_broken_within_a_word(hostile):
+    style = re.search(r"<style>(.*?)</style>", to_html(hostile.refused), re.DOTALL).group(1)
+    assert "anywhere" not in re.search(r"\nth, td \{[^}]*\}", style).group()
