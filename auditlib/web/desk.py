@@ -20,6 +20,7 @@ from auditlib.release.signing import new_key
 from auditlib.release.trust import Trust, load_trust, read_entry
 from auditlib.release.verdict import SignedVerdict, VerifiedVerdict, sign_run, verify_verdict
 from auditlib.runs.folder import Run, open_run
+from auditlib.web.catalogue import DamagedRun
 from auditlib.web.reviewer import Reviewer
 from auditlib.web.roster import Place, missing, note, roster, standing
 from auditlib.web.settings import Settings
@@ -95,7 +96,7 @@ class Desk:
         if self.reviewer is not None:
             self.reviewer.require_fresh(now, self.settings.fresh_login)
 
-    def verdict_file(self, run: Run) -> Path:
+    def verdict_file(self, run: Run | DamagedRun) -> Path:
         """Where the verdict of a run is, or will be."""
         return self.settings.verdicts / f"{run.id}.dsse.json"
 
@@ -170,7 +171,7 @@ class Desk:
         """What an envelope names of the artifacts here. It only says where to look: what is there is verified then."""
         return named_in(self.settings.artifacts, parse_statement(read_envelope(envelope).payload).subjects)
 
-    def roster(self, run: Run, now: datetime) -> tuple[Place, ...]:
+    def roster(self, run: Run | DamagedRun, now: datetime) -> tuple[Place, ...]:
         """Everybody whose signature the trust file counts, and who of them has signed the run's verdict."""
         trust = self.trust()
         return () if trust is None else roster(trust, self.verdict_file(run), now)

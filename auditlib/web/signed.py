@@ -13,31 +13,35 @@ from auditlib.release.refusals import RefusedError
 from auditlib.release.verdict import verify_verdict
 from auditlib.runs.folder import Run
 from auditlib.views.text import in_markdown
+from auditlib.web.catalogue import DamagedRun
 from auditlib.web.desk import Desk
 from auditlib.web.disk import Stamp, stamp
 
 _ICONS = {True: ":material/verified:", False: ":material/gpp_bad:", None: ":material/edit_off:"}
 
 
-def line(desk: Desk, run: Run) -> str:
+def line(desk: Desk, run: Run | DamagedRun) -> str:
     """Markdown that says whether the run is signed, by whom, and for what.
 
-    Held against the trust file and the run's report. Whether revision and artifact still fit is told on the page
-    Verdict: hashing their weights would take longer than a board may.
+    Held against the trust file, and against the run's report where that can be read. Whether revision and artifact
+    still fit is told on the page Verdict: hashing their weights would take longer than a board may.
     """
-    files = (desk.verdict_file(run), desk.settings.trust, run.folder / "report.json")
-    holds, words = _said(files, tuple(map(stamp, files)), lambda: _so_far(desk, run))
+    files = (desk.verdict_file(run), desk.settings.trust)
+    report = run.folder / "report.json" if isinstance(run, Run) else None
+    version = tuple(stamp(file) for file in (*files, report) if file)
+    holds, words = _said(*files, report, version, lambda: _so_far(desk, run))
     return f"{_ICONS[holds]} {words}"
 
 
 @st.cache_resource(max_entries=500, show_spinner=False)
 def _said(
-    files: tuple[Path, Path, Path],
+    verdict: Path,
+    trust: Path,
+    report: Path | None,
     version: tuple[Stamp, ...],  # noqa: ARG001  a part of the cache's key
     _so_far: Callable[[], str],
 ) -> tuple[bool | None, str]:
     """Whether the verdict holds (None: there is none yet, or signatures are missing), and words."""
-    verdict, trust, report = files
     if not verdict.exists():
         return None, "Unsigned"
     if not trust.exists():
@@ -55,7 +59,7 @@ def _said(
 _BROKEN = "The verdict on file does not hold; the page Verdict says why."
 
 
-def _so_far(desk: Desk, run: Run) -> str:
+def _so_far(desk: Desk, run: Run | DamagedRun) -> str:
     """Who has signed a verdict that lacks signatures."""
     signed = dict.fromkeys(place.person for place in desk.roster(run, datetime.now(UTC)) if place.signed)
     people = ", ".join(in_markdown(person, 80) for person in signed)

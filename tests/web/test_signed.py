@@ -10,6 +10,7 @@ import streamlit as st
 from auditlib.release.signing import new_key
 from auditlib.web import signed
 from auditlib.web.desk import Desk
+from auditlib.web.disk import runs_in
 from auditlib.web.settings import read_settings
 from tests.web.opening import opened, settings_for, words
 from tests.web.world import a_run
@@ -60,6 +61,15 @@ def test_of_two_people_that_must_sign_the_first_is_named_and_the_second_missed(d
     assert "Signed by Ada, not yet by as many" in signed.line(desk, approved)
     desk.sign(approved, "ben", PASSPHRASE, "approve", "")
     assert signed.line(desk, approved).endswith("Signed by Ada, Ben: release")
+
+
+def test_the_signed_verdict_of_a_run_that_cannot_be_read_is_still_told(desk, approved):
+    desk.make_key("Ada", PASSPHRASE, PASSPHRASE)
+    desk.sign(approved, "ada", PASSPHRASE, "refuse", "")
+    (approved.folder / "report.json").write_text("{")
+    (lost,) = runs_in(approved.folder.parent).damaged
+    assert signed.line(desk, lost).endswith("Signed by Ada: do not release")
+    assert "does not hold" in signed.line(desk, approved)
 
 
 def test_it_is_verified_once_for_each_state_of_its_files(desk, approved, monkeypatch):
