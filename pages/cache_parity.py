@@ -14,8 +14,8 @@ st.caption("After every appended event, does the cached path give the logits of 
 run = parts.need_run(here, AUDIT)
 parts.shown_run(here, run)
 parts_jobs.audit_buttons(here, AUDIT)
-for audit in (AUDIT, "cache identity", "numerics"):
-    parts.audit_head(run, audit)
+for audit, section in ((AUDIT, "Probes"), ("cache identity", "Cache identity"), ("numerics", "Numerics")):
+    parts.audit_head(run, audit, section)
 about = kept.of_run(run)
 found = (parts_cases.SECTION,) if parts_cases.of_audit(run, AUDIT) else ()
 shown, place = address.section("Gaps", "Worst prefixes", *found, "Probes", "Cache identity", "Numerics")
@@ -43,6 +43,7 @@ with place:
     elif shown == "Cache identity":
         st.caption("A cache belongs to one revision, dtype and exact row of events, and to nothing else.")
         tables.observations(run, "cache identity", "trials", "trials")
+        tables.checks(run, ["cache identity"], "identity-checks")
         parts.notes(run, "cache identity")
     else:
         st.caption("Error of the cached path over error of the full path, both against float64, per session.")

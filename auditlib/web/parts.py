@@ -58,8 +58,11 @@ def shown_run(here: state.Selection, run: Run) -> None:
     st.caption(words)
 
 
-def audit_head(run: Run, audit: str) -> None:
-    """Status of one audit with its reason, and in words what could not be measured."""
+def audit_head(run: Run, audit: str, section: str = "Checks") -> None:
+    """Status of one audit with its reason, and in words what could not be measured.
+
+    `section` is the part of the page that has the table of its checks.
+    """
     result = run.report["audits"].get(audit, _LEFT_OUT)
     colour, icon = _BADGES[result["status"]]
     st.badge(f"{audit}: {result['status']}", color=colour, icon=icon)  # type: ignore[arg-type]
@@ -69,7 +72,7 @@ def audit_head(run: Run, audit: str) -> None:
     if failed:
         # A cache that is wrong fails a dozen probes at once: the first says what it is about.
         words = [_failed_words(audit, check) for check in failed[:_WORDED]]
-        more = [f"and {len(failed) - _WORDED} more, in the table of checks"] if len(failed) > _WORDED else []
+        more = [f"and {len(failed) - _WORDED} more, in {section}"] if len(failed) > _WORDED else []
         st.error("; ".join([*words, *more]), icon=":material/close:")
 
 

@@ -19,7 +19,7 @@ from auditlib.web import address, clock, disk, kept, parts, parts_cases, parts_j
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.desk import Desk
 from auditlib.web.exports import downloads, named
-from auditlib.web.text import BADGES, MARKS, check_row, short
+from auditlib.web.text import BADGES, check_row, short
 
 _STATUS = {"all": None, "failed": ("failed",), "not measured": ("not measured",), "passed": ("passed",)}
 _DECISION = {"allowed": ("green", ":material/check:"), "blocked": ("red", ":material/block:")}
@@ -34,10 +34,10 @@ def card(here: state.Selection, entry: Entry) -> None:
         head.badge(words, color=colour, icon=icon)  # type: ignore[arg-type]
         head.caption(short(entry.digest), width="content", help="First digits of the revision's digest.")
         st.text(_sentence(entry))
+        # Of the newest run: an older verdict does not stand in for that of a run that cannot be read.
+        if newest := entry.lost or entry.run:
+            st.caption(signed.line(Desk(state.settings()), newest))
         if entry.run is not None:
-            # The line is of the newest run: an older verdict is not shown in the place of one that cannot be read.
-            if entry.lost is None:
-                st.caption(signed.line(Desk(state.settings()), entry.run))
             _stale_marks(entry, entry.run, here.latest)
         _card_links(here, entry)
 
@@ -91,9 +91,7 @@ def _check_table(earlier: pd.DataFrame, run: Run, statuses: tuple[str, ...] | No
         for check in result["checks"]
         if statuses is None or check["status"] in statuses
     ]
-    # What failed or is missing comes first, in the order of the audits.
-    rows.sort(key=lambda row: row["status"] not in (MARKS["failed"], MARKS["not measured"]))
-    return pd.DataFrame(rows)
+    return pd.DataFrame(tables.failed_first(rows))
 
 
 def _draw_checks(frame: pd.DataFrame) -> None:
@@ -186,7 +184,8 @@ def read_ahead(where: state.Places) -> None:
     for entry in found:
         if entry.run is not None:
             _worst(entry.run)
-            signed.line(Desk(state.settings()), entry.run)
+        if newest := entry.lost or entry.run:
+            signed.line(Desk(state.settings()), newest)
     _checks_of(found, where.runs)
 
 

@@ -18,7 +18,7 @@ from auditlib.runs.folder import Run
 from auditlib.views.text import in_markdown, plural, safe
 from auditlib.web import address, kept, revision_facts, state
 from auditlib.web.exports import downloads, named
-from auditlib.web.text import check_row
+from auditlib.web.text import MARKS, check_row
 
 _LINKED = 3
 _MOST = 500
@@ -28,14 +28,19 @@ _WRITTEN = ("value", "limit")
 
 
 def checks(run: Run, audits: Sequence[str], key: str) -> None:
-    """Checks of some audits with value, limit, count and status; comparisons are marked as such."""
+    """Checks of some audits with value, limit, count and status, failed ones first; comparisons are marked as such."""
     rows = [
         check_row(audit, check)
         for audit in audits
         for check in run.report["audits"].get(audit, {}).get("checks", ())
     ]  # fmt: skip
     alt = f"Checks of {', '.join(audits)}"
-    show(pd.DataFrame(rows), named(run, "checks"), key, alt, "No check was made.", about=kept.of_run(run))
+    show(pd.DataFrame(failed_first(rows)), named(run, "checks"), key, alt, "No check was made.", about=kept.of_run(run))
+
+
+def failed_first(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of checks in their order, those that failed or were not measured before the rest."""
+    return sorted(rows, key=lambda row: row["status"] not in (MARKS["failed"], MARKS["not measured"]))
 
 
 def observations(run: Run, audit: str, name: str, key: str) -> None:

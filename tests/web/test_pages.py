@@ -140,6 +140,15 @@ def test_cache_parity_says_where_the_largest_gap_of_all_is(world, tmp_path, monk
     assert "The largest gap of all, 0.31 logit, is on a prefix that a probe made up." in said
 
 
+def test_further_failures_are_where_the_head_says_and_stand_first_there(world, tmp_path, monkeypatch):
+    bad = {"cache parity: dropped rows": 0.2, "cache parity: reordered rows": 0.1, "numerics: logic in float64": 1.0}
+    a_run(tmp_path / "runs", world.faulty, world.snapshot, bad=bad)
+    settings_for(monkeypatch, tmp_path, world.store, tmp_path / "runs")
+    app = opened("cache_parity", section="Probes")
+    assert "and 1 more, in Probes" in words(app)
+    assert app.dataframe[0].value["status"].tolist()[:3] == ["✗ failed", "✗ failed", "✓ passed"]
+
+
 @pytest.mark.usefixtures("place")
 def test_the_board_calls_the_worst_prefix_that_of_a_held_out_session():
     labels = [link.proto.label for link in opened("board").get("page_link")]
