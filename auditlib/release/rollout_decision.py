@@ -91,7 +91,7 @@ def _onwards(
 ) -> Decision:
     """The decision where nothing speaks against the new arm: on to the next stage when nothing is missing."""
     if standing.state == RELEASED:
-        return Decision("hold", RELEASED, ("released; nothing speaks against it", *lacking), (), tests)
+        return Decision("hold", RELEASED, ("nothing speaks against it", *lacking), (), tests)
     if lacking:
         return Decision("hold", standing.state, lacking, needed, tests)
     following = plan.names[plan.names.index(standing.state) + 1]
@@ -129,7 +129,7 @@ def _harm(evidence: LiveEvidence, tests: tuple[Test, ...]) -> Iterator[str]:
         yield f"{mismatches:,} answer(s) differ from the full prefix path where that was not nearly undecided"
     for test in tests:
         if test.speaks and not test.name.startswith("assignment"):
-            yield f"{test.name}: too high; e-value {_e_value(test.log_e)}, {_e_value(test.limit)} is enough"
+            yield f"{test.name}: too high; evidence {_e_value(test.log_e)} where {_e_value(test.limit)} rolls back"
 
 
 def _doubt(standing: Standing, evidence: LiveEvidence, tests: tuple[Test, ...]) -> Iterator[str]:
@@ -139,7 +139,8 @@ def _doubt(standing: Standing, evidence: LiveEvidence, tests: tuple[Test, ...]) 
             yield f"{name}: {count:,}" + (f" ({accepted:,} were accepted)" if accepted else "")
     for test in tests:
         if test.speaks and test.name.startswith("assignment"):
-            yield f"units are not shared out as planned; e-value {_e_value(test.log_e)}: rows of one arm may be missing"
+            found = _e_value(test.log_e)
+            yield f"units are not shared out as planned, evidence {found}: rows of one arm may be missing"
 
 
 def _lacking(plan: Plan, standing: Standing, evidence: LiveEvidence, needed: tuple[Need, ...]) -> Iterator[str]:

@@ -45,6 +45,21 @@ def evidence(history: pd.DataFrame, log_limit: float) -> go.Figure:
         trace.hovertemplate = "%{x} rows: e-value 10^%{customdata}<extra></extra>"
         drawn.add_trace(trace)
     limit_line(drawn, math.exp(log_limit), "speaks from")
-    log_axis(drawn, "y", _LOWEST, max(1e3, math.exp(min(float(history["log_e"].max()), math.log(_HIGHEST)))))
+    _decades(drawn, float(history["log_e"].min()), float(history["log_e"].max()))
     whole_numbers(drawn, "x", float(history["rows"].max()))
     return drawn
+
+
+def _decades(drawn: go.Figure, least: float, most: float) -> None:
+    """A log axis that holds all of the evidence, or says at its edges that what lies there is beyond them."""
+    log_axis(drawn, "y", _LOWEST, max(1e3, math.exp(min(most, math.log(_HIGHEST)))))
+    places = range(round(math.log10(_LOWEST)), round(math.log10(_HIGHEST)) + 1, 2)
+    words = [f"1e{place:+d}" if place else "1" for place in places]
+    if least < math.log(_LOWEST):
+        words[0] = f"≤ {words[0]}"
+    if most > math.log(_HIGHEST):
+        words[-1] = f"≥ {words[-1]}"
+    # Ends just over the last mark: a line along it is not taken for one that stays at its height.
+    drawn.update_layout(yaxis={"tickmode": "array", "tickvals": [10.0**place for place in places], "ticktext": words})
+    if most > math.log(_HIGHEST):
+        drawn.update_layout(yaxis={"range": [drawn.layout.yaxis.range[0], math.log10(_HIGHEST) + 0.1]})

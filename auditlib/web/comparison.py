@@ -21,7 +21,7 @@ _LATENCY = ("load", "arm", "measure", "share", "value", "low", "high", "count")
 
 
 def others(here: state.Selection) -> dict[str, Run]:
-    """Runs that the chosen one may be compared with: on its snapshot, complete, of other revisions and new ones first."""
+    """Runs to compare the chosen one with: on its snapshot, complete, of other revisions, and new ones first."""
     found = [run for entry in here.entries for run in entry.runs if here.run is not None and run.id != here.run.id]
     found.sort(key=lambda run: str(run.manifest["created"]), reverse=True)
     return {run.id: run for run in sorted(found, key=lambda run: _distance(run, here.run))}

@@ -15,6 +15,7 @@ from auditlib.release.envelope import read_envelope
 from auditlib.release.identity import Identity, identity_from
 from auditlib.release.keys import key_id, load_key
 from auditlib.release.reading import parse_statement
+from auditlib.release.refusals import RefusedError
 from auditlib.release.settling import settle
 from auditlib.release.signing import new_key
 from auditlib.release.trust import Trust, load_trust, read_entry
@@ -236,5 +237,11 @@ def _without_folder(key: Path) -> Iterator[None]:
 
 def explain(problem: PrefixgateError) -> str:
     """What went wrong, as one sentence for people."""
-    text = str(problem)
+    text = plainly(problem)
     return text[:1].upper() + text[1:]
+
+
+def plainly(problem: PrefixgateError) -> str:
+    """What went wrong, without the word that programs know a refusal by: the sentence after it says the same."""
+    text = str(problem)
+    return text.replace(f"{problem.reason}: ", "") if isinstance(problem, RefusedError) else text

@@ -10,14 +10,18 @@ import streamlit as st
 
 from auditlib.release.rollout_chain import Chain
 from auditlib.release.rollout_decision import Decision, Need
-from auditlib.release.rollout_standing import FALLBACK_ONLY, REPLAYED
+from auditlib.release.rollout_plan import RELEASED
+from auditlib.release.rollout_standing import FALLBACK_ONLY, REPLAYED, ROLLED_BACK, Standing
 from auditlib.release.rollout_transition import Transition
 from auditlib.runs.live_log import LiveLog
 from auditlib.views.text import in_markdown, plural, safe
-from auditlib.web import address, clock
+from auditlib.web import address, clock, rollout_facts
 from auditlib.web.text import short
 
 _SIGNED = "This page only looks. The move is made and signed by `python -m auditlib rollout advance`."
+_ENDED = {RELEASED: "Released, and watched on.", ROLLED_BACK: "Rolled back: this chain is at its end."}
+"""What is said in place of a next move where none is to come."""
+
 _ARMS = {
     "stage": "In shadow the fallback answers and the new arm runs beside it; in canary 5, 5 % go to the new arm.",
     "requests": "Requests that the log has of this arm in this stage.",
@@ -33,11 +37,12 @@ _COUNTED = ("compared", "differ", "ties")
 """Columns of counts that are texts, because the fallback has none."""
 
 
-def choose(found: Mapping[str, Path]) -> Path:
-    """The rollout that is looked at; without any, words that say how one begins, and the page ends here."""
+def choose(found: Mapping[str, Path], home: Path) -> Path:
+    """The rollout that is looked at; without any, words that say how one begins below `home`, and the page ends."""
     if not found:
         st.info("There is no rollout yet. One begins on the command line; its chain and log lie here, one folder each.")
-        st.code("python -m auditlib rollout start --chain HOME/rollouts/NAME/chain.jsonl …", language=None)
+        chain = home / "rollouts" / "NAME" / rollout_facts.CHAIN
+        st.code(f"python -m auditlib rollout start --chain {safe(chain, 400)} …", language=None)
         st.stop()
     name = address.choose(
         st.container(), "rollout", "Rollout", list(found), shown=safe, help="A folder with a chain and a log."
@@ -49,7 +54,7 @@ def where(chain: Chain) -> None:
     """The states of the rollout in their order, the one that it is in said in words and marked."""
     standing = chain.standing
     paused = ", paused" if standing.paused else ""
-    kind = {"rolled back": st.error, "released": st.success}.get(standing.state, st.info)
+    kind = {ROLLED_BACK: st.error, RELEASED: st.success}.get(standing.state, st.info)
     kind(f"It is at: {in_markdown(standing.state)}{paused}.", icon=":material/location_on:")
     states = (FALLBACK_ONLY, REPLAYED, *chain.plan.names)
     past = {move.to for move in chain.moves}
@@ -60,11 +65,12 @@ def where(chain: Chain) -> None:
         row.badge(state, color="blue" if here else "green" if state in past else "gray", icon=icon)
 
 
-def coming(decision: Decision) -> None:
+def coming(decision: Decision, standing: Standing) -> None:
     """The next decision in one sentence, with every reason, and what sample is still needed."""
+    ended = {} if standing.paused else _ENDED
     words = {
         "promote": f"Next: promote to {decision.to}.",
-        "hold": "Next: hold, the evidence does not allow more.",
+        "hold": ended.get(standing.state, "Next: hold, the evidence does not allow more."),
         "pause": "Next: pause, something about the log must be looked at by a person.",
         "roll back": "Next: roll back.",
     }[decision.action]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +17,10 @@ from tests.web.rollouts import make_rollout
 
 
 def test_without_a_rollout_the_page_says_how_one_begins(place):
-    said = words(opened("rollout"))
+    app = opened("rollout")
+    said = words(app)
     assert "There is no rollout yet" in said
+    assert f"--chain {place}/rollouts/NAME/chain.jsonl" in app.code[0].value
 
 
 def test_the_page_says_where_a_rollout_stands_and_what_it_needs(place):
@@ -35,14 +38,23 @@ def test_harm_is_said_before_anything_else(place):
 
     make_rollout(place, spoil=broken)
     app = opened("rollout")
-    assert any("Next: roll back." in one.value for one in app.error)
+    (said,) = (one.value.replace("\\", "") for one in app.error if "Next: roll back." in one.value)
+    assert re.search(r"evidence \S+ where 80 rolls back", said)
+
+
+def test_a_released_rollout_is_said_to_be_watched_and_not_held_back(place):
+    make_rollout(place, upto=RELEASED)
+    said = words(opened("rollout"))
+    assert "Released, and watched on." in said
+    assert "Nothing speaks against it." in said
+    assert "does not allow more" not in said
 
 
 def test_a_chain_that_was_cut_off_shows_nothing_of_the_rollout(place):
     chain = make_rollout(place) / "chain.jsonl"
     chain.write_bytes(b"".join(line + b"\n" for line in chain.read_bytes().splitlines()[:-1]))
     said = words(opened("rollout"))
-    assert "does not hold" in said
+    assert "This rollout does not hold: chain.jsonl lacks" in said.replace("\N{WORD JOINER}", "")
     assert "Next:" not in said
 
 
@@ -67,6 +79,9 @@ def test_the_figure_draws_any_evidence_with_its_limit(log_e):
     drawn = charts_rollout.evidence(history, np.log(80))
     assert [trace.name for trace in drawn.data] == ["invalid", "speaks from 80"]
     assert np.isfinite(drawn.data[0].y).all()
+    marks = drawn.layout.yaxis.ticktext
+    assert (marks[0], marks[-1]) == ("≤ 1e-4" if log_e < 0 else "1e-4", "≥ 1e+8" if log_e > 0 else "1e+8")
+    assert (drawn.layout.yaxis.range[1] <= 8.1) == (log_e > 0) or log_e <= 0
 
 
 def test_an_empty_history_is_said_in_words():
