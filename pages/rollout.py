@@ -29,8 +29,8 @@ else:
         "Evidence", help="An e-value that a harmless new arm raises to the limit with a chance below alpha, ever."
     )
     st.caption(
-        "Near 1 or below, nothing speaks against the new arm. A line at the dashed limit stops the rollout. Beyond 1e+8 "
-        "and 1e-4 a line runs along the edge; the text under the pointer has its number."
+        "Near 1 or below, nothing speaks against the new arm. A line at the dashed limit stops the rollout. "
+        "Beyond 1e+8 or 1e-4 a line runs along the edge; the text under the pointer has its number."
     )
     st.plotly_chart(charts_rollout.evidence(rollout_facts.history(found), found.chain.plan.threshold), key="evidence")
     st.header("The log itself")

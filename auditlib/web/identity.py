@@ -106,7 +106,8 @@ def _ask(page: str, problem: SignInError) -> None:
     st.text("Reviewers sign in before they see anything. Afterwards the link that you came by opens.")
     for name in names:
         label = "Log in" if len(names) == 1 else f"Log in with {in_markdown(name, 40)}"
-        st.button(label, key=f"login-{name}", on_click=leave, args=(name, page), type="primary")
+        # not of type "primary": its white text could not be read on the light blue that dark mode needs elsewhere
+        st.button(label, key=f"login-{name}", on_click=leave, args=(name, page))
 
 
 def _say_who(who: Reviewer) -> None:

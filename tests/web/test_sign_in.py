@@ -73,7 +73,7 @@ def test_a_login_that_does_not_hold_is_told_so_and_asked_again(changed, why):
     app = opened({} if changed is None else claims(**changed))
     assert [title.value for title in app.title] == ["Sign in"]
     assert why in words(app)
-    assert [button.label for button in app.button] == ["Log in"]
+    assert [(button.label, button.proto.type) for button in app.button] == [("Log in", "secondary")]  # white on light
     assert not app.sidebar.selectbox
 
 
