@@ -15,12 +15,14 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from auditlib.numbers import number
 from auditlib.runs.folder import Run
+from auditlib.views import event_names
 from auditlib.views.text import in_markdown, plural, safe
 from auditlib.web import address, kept, revision_facts, state
 from auditlib.web.exports import downloads, named
 from auditlib.web.text import MARKS, check_row
 
-_LINKED = 3
+_LINKED, _ENDING = 3, 3
+"""How many prefixes are linked, and how many of their last events are named."""
 _MOST = 500
 _NUMBER_WIDTH = 95
 """Pixels that the longest number of `numbers.number` takes in a cell, with the space on its two sides."""
@@ -146,22 +148,24 @@ def choose_rows(
 def prefixes(here: state.Selection, frame: pd.DataFrame, key: str, columns: Sequence[str], noun: str) -> None:
     """A table of prefixes in the order given: the first as links into the inspector, any other by selecting its row.
 
-    `frame` has a column `events` and may have `session_id`; `columns` names those to display.
+    `frame` has a column `events` and may have `session_id`; `columns` names those to display. Of the events only the
+    last are shown, because a narrow screen cuts off the right side, and that is where a prefix goes wrong.
     """
     if frame.empty:
         st.text(f"There is no {noun}.")
         return
     whole, frame = frame, frame.head(_MOST)
     mapping = revision_facts.event_map(here.entry)
-    names = [revision_facts.named(mapping, str(events)) for events in frame["events"]]
+    names = [event_names.named(mapping, str(events), _ENDING) for events in frame["events"]]
     # One prefix may fail several probes; each link leads to another prefix.
     distinct = frame["events"].reset_index(drop=True).drop_duplicates().index[:_LINKED]
     for rank, position in enumerate(distinct, start=1):
         row = frame.iloc[position].to_dict()
-        inspector_link(here, row, f"{noun} {rank}, {_first_words(row, columns[0])}: {names[position]}")
+        inspector_link(here, row, f"{rank}. {_first_words(row, columns[0])}: {names[position]}")
     of = f"The first {_MOST} of {len(whole):,} rows; the downloads hold all" if len(whole) > _MOST else ""
     st.caption(f"{of or plural(len(whole), 'row')}. Select a row to open it in the inspector.")
-    table = shown(frame[[name for name in columns if name in frame]].assign(events=names))
+    first, *others = [name for name in columns if name in frame]
+    table = shown(frame.assign(events=names)[[first, "events", *others]])
     chosen = st.dataframe(
         table,
         key=key,

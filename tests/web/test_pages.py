@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from auditlib.runs.folder import Run
 from auditlib.sessions.store import SessionStore
 from auditlib.web import parts, state, work
+from auditlib.web import tables as facts_of_tables
 from tests.web.opening import PAGES, ROOT, opened, settings_for, words
 from tests.web.world import a_run, make_world, tables
 
@@ -127,7 +128,17 @@ def test_the_worst_prefix_is_linked_with_all_that_the_inspector_needs():
     app = opened("cache_parity", section="Worst prefixes")
     frame = app.dataframe[0].value
     assert frame.iloc[0]["gap"] == pytest.approx(0.31)
-    assert "assigned → closed" in frame.iloc[0]["events"]
+    assert frame.iloc[0]["events"] == "assigned → closed → inspected"
+
+
+@pytest.mark.usefixtures("place")
+def test_of_a_long_prefix_the_end_is_named_where_a_narrow_screen_shows_it(monkeypatch):
+    gaps = tables()["cache parity", "gaps"].assign(events="1-3-4-5-6-3")
+    monkeypatch.setattr(facts_of_tables, "gaps_by_size", lambda _: facts_of_tables.with_origin(gaps))
+    app = opened("cache_parity", section="Worst prefixes")
+    assert list(app.dataframe[0].value)[:2] == ["gap", "events"]
+    assert app.dataframe[0].value["events"].iloc[0] == "… → inspected → opened → assigned"
+    assert app.get("page_link")[-1].proto.label.endswith("inspected → opened → assigned")
 
 
 @pytest.mark.parametrize("section", ["Gaps", "Worst prefixes"])
