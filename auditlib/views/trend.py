@@ -38,6 +38,14 @@ def small_lines(checks: pd.DataFrame, snapshot: str) -> dict[tuple[str, str], li
     return {key: values for key, values in found.items() if len(values) > 1}
 
 
+def until(checks: pd.DataFrame, run: str) -> pd.DataFrame:
+    """The checks of a run and of all runs before it; all of them where the table does not know the run."""
+    if checks.empty:
+        return checks
+    last = checks.loc[checks["run"] == run, "created"]
+    return checks[checks["created"] <= last.iloc[0]] if len(last) else checks
+
+
 def heights(values: Sequence[float]) -> list[float]:
     """Bars for a few values: in decades above the smallest where they span more than two, else as they are.
 

@@ -22,6 +22,8 @@ from auditlib.web.exports import downloads, named
 from auditlib.web.text import BADGES, check_row, short
 
 _STATUS = {"all": None, "failed": ("failed",), "not measured": ("not measured",), "passed": ("passed",)}
+_UNTIL = "up to this run"
+"""Column of bars: earlier runs, and the run itself at the right end."""
 _DECISION = {"allowed": ("green", ":material/check:"), "blocked": ("red", ":material/block:")}
 
 
@@ -58,35 +60,36 @@ def chosen_title(here: state.Selection) -> str:
 
 
 def facts(run: Run) -> None:
-    """Which run is shown, when it was made, and on what."""
+    """Whose run is shown, when it was made, and on what: a phone shows no sidebar, and one signs for a revision."""
+    revision = f"{in_markdown(run.report['revision_name'], 80)} ({short(run.revision)})"
     made = clock.when(run.manifest["created"])
     snapshot, device = short(run.manifest["snapshot"]["digest"]), str(run.manifest["device"]["device"])
     on = in_markdown(f"snapshot {snapshot}, {run.manifest['dtype']}, {device}")
-    st.caption(f"Run {in_markdown(run.id)} of {made}, on {on}.")
+    st.caption(f"Revision {revision}, run {in_markdown(run.id)} of {made}, on {on}.")
     if not complete(run):
         left = ", ".join(name for name in run.report["audits"] if name not in run.manifest["audits"])
         st.caption(f"A partial run: {in_markdown(left)} not asked for, so the release is not approved by it.")
 
 
 def all_checks(here: state.Selection, run: Run) -> None:
-    """Every check of the run with the values that earlier runs of any revision had for it."""
+    """Every check of the run with the values that it had in runs of any revision, up to this one."""
     chosen = st.segmented_control("Show", list(_STATUS), default="all", required=True, key="show")
     statuses = _STATUS[chosen or "all"]
     about = f"{_names(here.entries)} {kept.of_run(run)} {chosen}"
-    earlier = _measured(here)
-    frame = kept.made(about, "checks", lambda: _check_table(earlier, run, statuses))
+    known = _measured(here)
+    frame = kept.made(about, "checks", lambda: _check_table(known, run, statuses))
     if frame.empty:
         st.text(f"No check is {chosen}.")
         return
     kept.drawn(about, "checks", lambda: _draw_checks(frame))
-    downloads(frame.drop(columns="earlier runs"), named(run, "checks"), "checks")
+    downloads(frame.drop(columns=_UNTIL), named(run, "checks"), "checks")
 
 
-def _check_table(earlier: pd.DataFrame, run: Run, statuses: tuple[str, ...] | None) -> pd.DataFrame:
-    """Checks with one of the statuses as rows of words, each with the values that earlier runs had for it."""
-    trends = trend.small_lines(earlier, str(run.manifest["snapshot"]["digest"]))
+def _check_table(known: pd.DataFrame, run: Run, statuses: tuple[str, ...] | None) -> pd.DataFrame:
+    """Checks with one of the statuses as rows of words, each with its values in earlier runs and, last, in this one."""
+    trends = trend.small_lines(trend.until(known, run.id), str(run.manifest["snapshot"]["digest"]))
     rows = [
-        check_row(audit, check) | {"earlier runs": trend.heights(trends.get((audit, check["name"]), []))}
+        check_row(audit, check) | {_UNTIL: trend.heights(trends.get((audit, check["name"]), []))}
         for audit, result in run.report["audits"].items()
         for check in result["checks"]
         if statuses is None or check["status"] in statuses
@@ -96,11 +99,11 @@ def _check_table(earlier: pd.DataFrame, run: Run, statuses: tuple[str, ...] | No
 
 def _draw_checks(frame: pd.DataFrame) -> None:
     column = st.column_config.BarChartColumn(
-        help="This check over all runs on the same snapshot so far, oldest first; values that span more than two "
-        "decades stand on a log scale. The section Trend has the numbers.",
+        help="This check in the runs on the same snapshot, oldest first; the last bar is this run, where it measured "
+        "the check. Values that span more than two decades stand on a log scale. Trend has the numbers, and later runs.",
         y_min=0,
     )
-    columns = tables.number_columns("value", "limit") | {"earlier runs": column}
+    columns = tables.number_columns("value", "limit") | {_UNTIL: column}
     st.dataframe(frame, key="checks", hide_index=True, column_config=columns, alt="Every check of the run")
 
 

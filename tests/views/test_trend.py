@@ -38,6 +38,13 @@ def test_small_lines_hold_only_runs_of_the_same_snapshot_and_more_than_one():
     assert trend.elsewhere(found, HERE) == 1
 
 
+def test_up_to_a_run_nothing_later_is_known():
+    found = checks(*((number, HERE, 1.0, 1.0, "passed") for number in ("01", "02", "03")))
+    assert trend.until(found, "02")["run"].tolist() == ["01", "02"]
+    assert len(trend.until(found, "unknown")) == 3
+    assert trend.until(pd.DataFrame(), "02").empty
+
+
 def test_the_figure_draws_every_run_its_limit_and_where_the_snapshot_changed():
     found = checks(
         ("01", OTHER, 2e-6, 8e-6, "passed"),

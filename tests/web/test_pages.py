@@ -99,6 +99,24 @@ def test_the_board_lists_every_check_with_value_limit_count_and_status_failures_
     assert set(frame["status"]) == {"✗ failed", "✓ passed"}
 
 
+def test_the_bars_of_a_check_end_with_the_run_that_is_shown(world, tmp_path, monkeypatch):
+    for day, value in (("29", 0.2), ("30", 0.3)):
+        bad = {"cache parity: single events": value}
+        a_run(tmp_path / "runs", world.faulty, world.snapshot, run_id=f"202611{day}T100000Z-0a1b2c3d", bad=bad)
+    a_run(tmp_path / "runs", world.sound, world.snapshot, run_id="20261130T110000Z-0a1b2c3d")
+    settings_for(monkeypatch, tmp_path, world.store, tmp_path / "runs")
+    shown = opened("board", revision=world.faulty.digest).dataframe[0].value
+    assert list(shown["up to this run"].iloc[0]) == [0.2, 0.3]
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("page", ["board", "verdict"])
+def test_the_page_that_one_signs_on_names_the_revision_beside_the_run(world, page):
+    said = words(opened(page))
+    digest = world.faulty.digest.removeprefix("sha256:")[:12]
+    assert f"Revision faulty ({digest}), run {world.refused.id} of 2026-11-30 10:00 UTC" in said
+
+
 @pytest.mark.usefixtures("place")
 def test_a_link_chooses_the_revision_and_the_page_says_it_was_never_audited(world):
     app = opened("cache_parity", revision=world.sound.digest)
