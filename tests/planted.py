@@ -184,6 +184,15 @@ class ChunkWrongCorner(Plain):
         return sees & corner if count > 1 and cache.kept.shape[1] else sees
 
 
+class LongChunkWrongCorner(ChunkWrongCorner):
+    """The same from seven queries on: a kernel of another tile size takes those."""
+
+    def sees_new(self, valid: Tensor, cache: PlainCache, layer: int) -> Tensor:
+        return (
+            super().sees_new(valid, cache, layer) if valid.shape[1] >= 7 else Plain.sees_new(self, valid, cache, layer)
+        )
+
+
 class WindowTooEarly(Plain):
     """A window of 12 rolls one event before it is full."""
 
@@ -399,6 +408,14 @@ class ChecksShortest(Plain):
             raise ContextExceededError("too many events")
 
 
+class ChecksFirst(Plain):
+    """The guard looks at the first row of the batch."""
+
+    def check_room(self, lengths: Tensor) -> None:
+        if int(lengths[0]) > self.context_length:
+            raise ContextExceededError("too many events")
+
+
 class LastSlotLost(Plain):
     """The ring of slots wraps one place early: the event at the very end of the context overwrites the first."""
 
@@ -468,6 +485,7 @@ _BY_CHECK: dict[tuple[str, str], tuple[type[Plain], ...]] = {
     ("causality", "not finite logits"): (NotANumber,),
     ("cache parity", "single events"): (StaleKey, PlaceRestarts, PlaceFromHeads, FirstKeyOnly, WindowTooEarly),
     ("cache parity", "chunks of 2, 3 and 5"): (ChunkWrongCorner, AppendNoMask),
+    ("cache parity", "long chunks"): (LongChunkWrongCorner,),
     ("cache parity", "uneven rows"): (UniformAdvance,),
     ("cache parity", "one-event prefill"): (PlaceRestarts,),
     ("cache parity", "padded left"): (PadsCount, PadsSeen, PadsSeenLater, RowsMix),
@@ -475,7 +493,7 @@ _BY_CHECK: dict[tuple[str, str], tuple[type[Plain], ...]] = {
     ("cache parity", "padded both sides"): (PadIdIsTheMask,),
     ("cache parity", "one padded row"): (OneRowDropsMask,),
     ("cache parity", "exact boundary"): (LastSlotLost, PlaceStops),
-    ("cache parity", "accepted beyond the context"): (NoRoomCheck, OneTooMany, ChecksShortest),
+    ("cache parity", "accepted beyond the context"): (NoRoomCheck, OneTooMany, ChecksShortest, ChecksFirst),
     ("cache parity", "dropped rows"): (DropKeepsFirst, NeverMoves),
     ("cache parity", "reordered rows"): (FirstLayerMoves, KeysMove, LengthsStay, MasksStay, CopiesShareSlots),
     ("cache parity", "not finite logits"): (NotANumber,),

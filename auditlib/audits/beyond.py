@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+
+from torch import Tensor
 
 from auditlib.audits.checked import CheckedDecoder, refusal
 from auditlib.audits.held_out import Material, Row
@@ -25,13 +28,19 @@ def _requests(checked: CheckedDecoder, material: Material) -> list[tuple[str, Ca
         _, cache = checked.prefill(events[:, :prompt], valid[:, :prompt])
         return checked.extend(events[:, prompt:], valid[:, prompt:], cache)
 
-    def one_of_two() -> object:
-        """One event more for two rows, of which one is full and one still has room."""
+    def one_of_two(place: int) -> object:
+        """One event more for two rows, of which that at `place` is full and the other still has room."""
         events, valid = checked.stack([full, full])
-        # A bound that is checked over the batch and not row by row shows only beside a row that has room.
-        valid[1, 1:] = False
+        # A bound that is checked over the batch, or by one row, shows only beside a row that has room.
+        valid[1 - place, 1:] = False
         _, cache = checked.prefill(events, valid)
         return checked.extend(events[:, :1], valid[:, :1], cache)
+
+    def behind_a_short_one(verb: Callable[[Tensor, Tensor], object]) -> object:
+        """A row that is too long, behind one that is not."""
+        events, valid = checked.stack([over, over])
+        valid[0, 1:] = False
+        return verb(events, valid)
 
     whole = checked.stack([over])
     requests: list[tuple[str, Callable[[], object]]] = [
@@ -41,5 +50,10 @@ def _requests(checked: CheckedDecoder, material: Material) -> list[tuple[str, Ca
     ]
     if context > 1:
         requests.append((f"two events onto a cache of {context - 1}", lambda: append(context - 1)))
-        requests.append(("one event for a full row beside a short one", one_of_two))
+        for place, where in ((0, "beside"), (1, "behind")):
+            request = partial(one_of_two, place)
+            requests.append((f"one event for a full row {where} a short one", request))
+        for name, verb in (("full path", checked.full), ("prefill", checked.prefill)):
+            request = partial(behind_a_short_one, verb)
+            requests.append((f"{name}, {context + 1} events behind a short row", request))
     return requests

@@ -18,7 +18,7 @@ from auditlib.audits.gaps import COLUMNS, PrefixGaps, gap
 from auditlib.audits.growing import Bench
 from auditlib.audits.held_out import HeldOut, Row, batches, held_out, material, written
 from auditlib.audits.offers import inspectable
-from auditlib.audits.parity_probes import CHUNKS, SINGLE, battery
+from auditlib.audits.parity_probes import CHUNKS, LONG, SINGLE, battery
 from auditlib.audits.precise import load_precise
 from auditlib.audits.stored import PROBE as STORED
 from auditlib.audits.stored import StoredProbe
@@ -72,9 +72,10 @@ class _Parity:
         reference = checked.whole(batch)  # [B, T, V], no row padded
         logits, seen = cached_logits(checked, batch, Advance(1, 1), filler)
         self.singles.add(batch, gap(logits, reference), seen)
-        for size in (2, 3, 5):
+        whole = max(map(len, batch))
+        for probe, size in ((CHUNKS, 2), (CHUNKS, 3), (CHUNKS, 5), (LONG, whole)):
             logits, seen = cached_logits(checked, batch, Advance(1, size), filler)
-            self.bench.gaps.add_batch(CHUNKS, batch, gap(logits, reference), seen)
+            self.bench.gaps.add_batch(probe, batch, gap(logits, reference), seen)
         if self.fine is not None:
             logits, seen = cached_logits(self.fine, batch, Advance(1, 1), filler)
             self.singles_in_float64.add(batch, gap(logits, self.fine.whole(batch)), seen)

@@ -22,7 +22,7 @@ from auditlib.numbers import amount
 IN_FLOAT64, IN_OWN_DTYPE = "truncation in float64", "truncation"
 EXHAUSTIVE, APPEND = "exhaustive next event", "later events in one append"
 JACOBIAN, POISON = "jacobian", "finite poison"
-_APPENDS = ((1, 4), (2, 2), (5, 3), (5, 5))
+_APPENDS = ((1, 4), (2, 2), (5, 3), (5, 5), (1, 9), (3, 17))
 _ROUNDING = 1e-12  # of float64, relative to the largest logit: near 1e-15 on clean decoders
 
 

@@ -9,8 +9,10 @@ from auditlib.audits.block_end_probes import BLOCK_END_PROBES
 from auditlib.audits.growing import Bench, Growing, Layout, Side, feed
 from auditlib.audits.held_out import Row
 
-SINGLE, CHUNKS = "single events", "chunks of 2, 3 and 5"
+SINGLE, CHUNKS, LONG = "single events", "chunks of 2, 3 and 5", "long chunks"
 _MIXED = (3, 7, 1, 5)
+# Kernels, tiles and page tables have sizes of their own: what is right for five rows or events may not be for many.
+_MANY_ROWS, _LONG_CHUNK, _LONG_ROW = 33, 8, 40
 _SIDES: tuple[tuple[Side, str], ...] = (
     ("left", "padded left"),
     ("right", "padded right"),
@@ -26,6 +28,7 @@ def battery(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     """All probes by name, each ready to run; their gaps go to `bench.gaps`."""
     yield SINGLE, lambda: _single_events(bench)
     yield CHUNKS, lambda: _chunks(bench)
+    yield LONG, lambda: _long_chunks(bench)
     yield "uneven rows", lambda: _uneven_rows(bench)
     yield "one-event prefill", lambda: _one_event_prefill(bench)
     for side, name in _SIDES:
@@ -37,6 +40,8 @@ def battery(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "dropped rows", lambda: _dropped_rows(bench)
     yield "reordered rows", lambda: _reordered_rows(bench)
     yield "reordered rows", lambda: _branching(bench)
+    yield "dropped rows", lambda: _many_rows(bench, "dropped rows")
+    yield "reordered rows", lambda: _many_rows(bench, "reordered rows")
     for end in bench.material.block_ends:
         for name, probe in BLOCK_END_PROBES:
             yield name, lambda probe=probe, end=end: probe(bench, end)  # type: ignore[misc]
@@ -58,6 +63,21 @@ def _chunks(bench: Bench) -> None:
         for first, size in ((1, 2), (1, 3), (1, 5), (5, 3)):
             if len(row) > first:
                 feed(bench, CHUNKS, [row], first, size)
+
+
+def _long_chunks(bench: Bench) -> None:
+    """Eight events at once, and all that is left of a row: alone, and of rows of many lengths behind padding."""
+    longest = max(bench.material.made_up, key=len)
+    for row in (*bench.material.sample, longest, *bench.material.boundary):
+        for first, size in ((1, len(row)), (1, _LONG_CHUNK), (4, 2 * _LONG_CHUNK)):
+            if len(row) > first:
+                feed(bench, LONG, [row], first, size)
+    for side, _ in _SIDES:
+        rows = bench.material.rows(len(_MIXED), len(longest), f"long chunks {side}")
+        growing = Growing(bench, LONG, Layout(side, 1, garbage=True))
+        growing.begin(rows, _MIXED)
+        growing.append([len(row) // (1 + place) for place, row in enumerate(rows)])
+        growing.append([len(row) for row in rows])
 
 
 def _uneven_rows(bench: Bench) -> None:
@@ -82,10 +102,15 @@ def _one_event_prefill(bench: Bench) -> None:
 
 def _padded(bench: Bench, probe: str, layout: Layout) -> None:
     """Mixed lengths in one padded batch, on both paths, then single events and a padded chunk onto its cache."""
-    for purpose in ("company", "other company"):
-        rows = bench.material.rows(len(_MIXED), 14, f"{probe} {purpose}")
+    longest = max(_LONG_ROW, *map(len, bench.material.made_up))
+    for purpose, length, lengths in (
+        ("company", 14, _MIXED),
+        ("other company", 14, _MIXED),
+        ("long company", longest, (longest - 8, 3, longest // 2, 1)),
+    ):
+        rows = bench.material.rows(len(lengths), length, f"{probe} {purpose}")
         growing = Growing(bench, probe, layout)
-        growing.begin(rows, _MIXED)
+        growing.begin(rows, lengths)
         growing.full()
         growing.singles(2)
         growing.append([2, 0, 3, 1])
@@ -95,9 +120,10 @@ def _padded(bench: Bench, probe: str, layout: Layout) -> None:
 
 def _one_padded_row(bench: Bench, layout: Layout) -> None:
     """A padded batch of one: code that pads only batches, or drops masks for single rows, is seen by nothing else."""
-    for length in (3, 1):
+    longest = len(max(bench.material.made_up, key=len))
+    for length in (3, 1, longest - 5):
         growing = Growing(bench, "one padded row", layout)
-        growing.begin(bench.material.rows(1, 8, f"one padded row {length}"), [length])
+        growing.begin(bench.material.rows(1, length + 5, f"one padded row {length}"), [length])
         growing.full()
         growing.singles(2)
         growing.append([2])
@@ -159,6 +185,17 @@ def _reordered_rows(bench: Bench) -> None:
                 growing.singles(1)
                 growing.append([1 + (index + again) % 2 for index in range(len(order))])
                 growing.singles(1)
+
+
+def _many_rows(bench: Bench, probe: str) -> None:
+    """More rows than a small batch has, moved at once: every other one leaves, or all change places and some double."""
+    everyone = tuple(range(_MANY_ROWS))
+    orders = {"dropped rows": (everyone[1::2],), "reordered rows": ((*everyone[1:], 0, 0, 1), everyone[::-1])}[probe]
+    rows = bench.material.rows(_MANY_ROWS, 6, f"many {probe}")
+    for number, order in enumerate(orders):
+        growing = _after_prompt(bench, probe, Layout(), rows, [1 + place % 4 for place in everyone])
+        growing.take(order, growing.offspring(order, f"many {probe} {number}"))
+        growing.singles(2)
 
 
 def _after_prompt(bench: Bench, probe: str, layout: Layout, rows: Sequence[Row], lengths: Sequence[int]) -> Growing:

@@ -12,7 +12,7 @@ from auditlib.audits.prefix_set import PrefixSet
 STRANGER = "all but the last event changed"
 """The likeness of a row that shares length and last event only."""
 
-_MOST, _SHORTEST, _ROOM = 6, 3, 2
+_MOST, _SHORTEST, _ROOM = 6, 3, 3  # room for a twin that is one event longer, and for two more events after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class Twins:
 
 
 def twin_rows(subject: Subject, chosen: PrefixSet) -> tuple[Twins, ...]:
-    """At most six prefixes, spread over the lengths that leave room for two more events, each with its twins.
+    """At most six prefixes, spread over the lengths that leave room for three more events, each with its twins.
 
     Rows of valid events are made up where the held-out prefixes are fewer than two; none where the context has no room
-    for three events and two more.
+    for three events and three more.
     """
     longest = subject.decoder.context_length - _ROOM
     real = {case.row: case.session_id for case in chosen.cases if _SHORTEST <= len(case.row) <= longest}

@@ -68,6 +68,7 @@ LIMITS: tuple[Limit, ...] = (
     # Two paths round differently, so their gap is held against the noise that the full path alone shows here.
     Limit("cache parity", "single events", "cache parity", TOLERANCE, "logit", "cache"),
     Limit("cache parity", "chunks of 2, 3 and 5", "cache parity", TOLERANCE, "logit", "cache"),
+    Limit("cache parity", "long chunks", "cache parity", TOLERANCE, "logit", "cache"),
     Limit("cache parity", "uneven rows", "cache parity", TOLERANCE, "logit", "cache"),
     Limit("cache parity", "one-event prefill", "cache parity", TOLERANCE, "logit", "cache"),
     Limit("cache parity", "padded left", "cache parity", TOLERANCE, "logit", "cache"),

@@ -219,5 +219,29 @@ def test_probes_go_past_a_block_end_unevenly_padded_in_chunks_and_reordered():
     around = {22, 23, 24, 25}
     for probe in ("single events", "chunks of 2, 3 and 5", "uneven rows", "padded left", "reordered rows"):
         assert around <= with_end[probe]
-    for probe in ("uneven rows", "padded left", "reordered rows"):
+    for probe in ("uneven rows", "reordered rows"):
         assert not around & without[probe]
+
+
+def test_large_calls_are_asked_for_many_events_at_once_many_rows_and_long_rows_behind_padding():
+    class Sizes(ToyDecoder):
+        def extend(self, events, valid, cache):
+            appended.add(int(valid.sum(1).max()))
+            return super().extend(events, valid, cache)
+
+        def prefill(self, events, valid):
+            behind.update(valid.sum(1)[~valid[:, 0]].tolist())
+            return super().prefill(events, valid)
+
+        def reorder(self, cache, parents):
+            moved.add(len(parents))
+            return super().reorder(cache, parents)
+
+    appended, behind, moved = set(), set(), set()
+    subject = subject_of(lambda dtype: Sizes(vocabulary_size=MAP.size, context_length=64, dtype=dtype))
+    bench = Bench(CheckedDecoder(subject.decoder, "cpu", lambda: None), material(subject, held_out(subject)))
+    for _, work in battery(bench):
+        work()
+    assert {8, 16, 63} <= appended
+    assert max(behind) >= 32
+    assert max(moved) > 32

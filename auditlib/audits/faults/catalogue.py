@@ -5,6 +5,7 @@ from __future__ import annotations
 from auditlib.audits.faults.causal import CAUSAL
 from auditlib.audits.faults.history import HISTORY
 from auditlib.audits.faults.identity import IDENTITY
+from auditlib.audits.faults.large_calls import LARGE_CALLS
 from auditlib.audits.faults.learning import LEARNING
 from auditlib.audits.faults.loops import LOOPS
 from auditlib.audits.faults.masks import MASKS
@@ -16,7 +17,8 @@ from auditlib.audits.faults.rounding import ROUNDING
 from auditlib.audits.faults.windows import WINDOWS
 
 FAULTS: tuple[Fault, ...] = (
-    *CAUSAL, *HISTORY, *WINDOWS, *PADDING, *MOVING, *IDENTITY, *LOOPS, *MASKS, *LEARNING, *ROUNDING, *MEMORY,
+    *CAUSAL, *HISTORY, *WINDOWS, *PADDING, *MOVING, *LARGE_CALLS, *IDENTITY, *LOOPS, *MASKS, *LEARNING, *ROUNDING,
+    *MEMORY,
 )  # fmt: skip
 
 NAMED_EQUIVALENT: dict[str, str] = {

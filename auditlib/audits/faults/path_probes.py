@@ -31,7 +31,7 @@ from auditlib.audits.work import Watch
 Probe = Callable[[World], tuple[float, int]]
 """A world → the value of one check, and how many observations it rests on."""
 
-_APPENDS = ((1, 4), (2, 2), (5, 3))
+_APPENDS = ((1, 4), (2, 2), (5, 3), (1, 9))
 _LAID = (2, 3, 5, 9, 17)
 _SHORT = 9
 _RATIO = 1.25
@@ -223,8 +223,8 @@ def _requests(own: bool) -> Probe:
 
 
 _PARITY = (
-    "single events", "chunks of 2, 3 and 5", "uneven rows", "one-event prefill", "padded left", "padded right",
-    "padded both sides", "one padded row", "exact boundary", "dropped rows", "reordered rows",
+    "single events", "chunks of 2, 3 and 5", "long chunks", "uneven rows", "one-event prefill", "padded left",
+    "padded right", "padded both sides", "one padded row", "exact boundary", "dropped rows", "reordered rows",
 )  # fmt: skip
 
 PATH_PROBES: dict[tuple[str, str], Probe] = {

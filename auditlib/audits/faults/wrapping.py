@@ -103,6 +103,10 @@ class Retold(Planted):
         """What the cache holds of each row after a reorder."""
         return tuple(cache.rows[parent] for parent in parents)
 
+    def too_long(self, read: tuple[int, ...]) -> bool:
+        """Whether rows that have read so many events are more than the context holds."""
+        return max(read) > self.context_length
+
     def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Told]:
         """Logits [B, V] after each row's last event, and a cache."""
         logits, cache = self._read(events, valid, Told(((),) * len(events), (0,) * len(events), -1))
@@ -132,7 +136,7 @@ class Retold(Planted):
             for line, kept in zip(lines, keeps, strict=True)
         )
         read = tuple(before + len(more) for before, more in zip(cache.read, new, strict=True))
-        if max(read) > self.context_length:
+        if self.too_long(read):
             raise ContextExceededError(f"{max(read)} events exceed the context of {self.context_length}")
         batch = Batch(cache.rows, new, lines, keeps)
         logits = self._answered(batch, cache, valid)
