@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -98,19 +99,22 @@ def changes_by_position(probes: pd.DataFrame) -> go.Figure:
 
 
 def ratio_by_session(sessions: pd.DataFrame, limit: float) -> go.Figure:
-    """How many sessions have which ratio of cached to full error against float64, with the limit drawn."""
-    ratios = sessions["ratio"].to_numpy(dtype=float) if "ratio" in sessions else np.array([])
-    ratios = ratios[np.isfinite(ratios)]
-    if not ratios.size:
+    """How many sessions have which ratio of cached to full error against float64, with the limit drawn.
+
+    Sessions that went the same way stand in one row of the table, whose `weight` says how many they are.
+    """
+    known = sessions[np.isfinite(sessions["ratio"].astype(float))] if "ratio" in sessions else sessions
+    if known.empty:
         return nothing("No session has a ratio: this decoder has no float64 path.")
     # Ratios of a broken cache reach millions: bins are equal on the log scale.
-    exponents = np.log10(np.maximum(ratios, 1e-12))
-    counts, edges = np.histogram(exponents, bins=40, range=(min(exponents.min(), 0) - 0.05, max(exponents.max(), 0.2)))
+    exponents = np.log10(np.maximum(known["ratio"].to_numpy(dtype=float), 1e-12))
+    weights = known.get("weight")
+    counts, edges = np.histogram(exponents, bins=_edges(exponents, math.log10(limit)), weights=weights)
     drawn = figure("Cached error over full error, per session", "ratio of rms errors, log scale", "sessions", 320)
     bars = go.Bar(x=10 ** edges[:-1], y=counts, width=np.diff(10**edges), offset=0, marker={"color": BLUE})
     bars.name = "sessions"
-    bars.customdata = exact((10 ** edges[:-1]).tolist())
-    bars.hovertemplate = "ratio from %{customdata}: %{y} sessions<extra></extra>"
+    bars.customdata = np.column_stack([exact((10 ** edges[:-1]).tolist()), exact((10 ** edges[1:]).tolist())])
+    bars.hovertemplate = "ratio from %{customdata[0]} to %{customdata[1]}: %{y} sessions<extra></extra>"
     drawn.add_trace(bars)
     drawn.add_vline(x=limit, line={"color": RED, "dash": "dash", "width": 2})
     drawn.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line={"color": RED, "dash": "dash"}))
@@ -118,6 +122,15 @@ def ratio_by_session(sessions: pd.DataFrame, limit: float) -> go.Figure:
     drawn.update_xaxes(type="log", exponentformat="e")
     whole_numbers(drawn, "y", float(counts.max()))
     return drawn
+
+
+def _edges(exponents: np.ndarray, limit: float) -> np.ndarray:
+    """Edges of about forty equal bins on the log scale, one of them at the limit: no bar stands on both its sides."""
+    low, high = min(exponents.min(), 0) - 0.05, max(exponents.max(), 0.2)
+    width = (high - low) / 40
+    left, right = math.ceil((limit - low) / width), math.ceil((high - limit) / width)
+    edges: np.ndarray = limit + width * np.arange(-left, right + 1)
+    return edges
 
 
 def baselines(table: pd.DataFrame) -> go.Figure:

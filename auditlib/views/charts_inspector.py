@@ -44,17 +44,17 @@ def _entry(name: str, colour: str, group: str, pattern: str = "") -> go.Bar:
     return go.Bar(x=[None], y=[None], orientation="h", name=name, offsetgroup=group, marker=marker)
 
 
-def gap_along(steps: pd.DataFrame, tolerance: float | None) -> go.Figure:
-    """Logit gap after each event of one prefix on a log axis, with the tolerance line; crosses where it is exceeded.
+def gap_along(steps: pd.DataFrame, tolerance: float | None, floor: float | None = None) -> go.Figure:
+    """Logit gap after each event of one prefix on a log axis, with tolerance and noise floor; crosses where it is over.
 
     Columns: step, event, gap.
     """
     if steps.empty:
         return nothing("No step to compare.")
-    low = bottom(steps["gap"], [tolerance or float("nan")])
+    low = bottom(steps["gap"], [tolerance or float("nan"), floor or float("nan")])
     # Not "gap > tolerance": a gap that is not a number would pass.
     over = [tolerance is not None and not gap <= tolerance for gap in steps["gap"]]
-    drawn = figure("Gap after each event", "", "logit gap", height=320)
+    drawn = figure("Gap after each event", "", "logit gap", height=420)
     line = go.Scatter(x=steps["step"], y=on_log(steps["gap"], low), mode="lines+markers", name="gap")
     line.line = {"color": BLUE}
     line.marker = {"size": 9, "symbol": ["x" if bad else "circle" for bad in over]}
@@ -63,9 +63,10 @@ def gap_along(steps: pd.DataFrame, tolerance: float | None) -> go.Figure:
     line.hovertemplate = "after %{customdata[0]}: %{customdata[1]}<extra></extra>"
     drawn.add_trace(line)
     limit_line(drawn, tolerance, "tolerance")
+    limit_line(drawn, floor, "noise floor", dash="dot", colour=GREY)
     finite = [gap for gap in steps["gap"] if gap == gap]  # noqa: PLR0124  (NaN is the one number unequal to itself)
     log_axis(drawn, "y", low, max([*finite, tolerance or low]))
     ticks = [in_figure(name, 16) for name in steps["event"]]
     # Steps stay numbers, because one event may come twice.
-    drawn.update_xaxes(tickvals=steps["step"].tolist(), ticktext=ticks, tickangle=-45)
+    drawn.update_xaxes(tickvals=steps["step"].tolist(), ticktext=ticks, tickangle=-30)
     return drawn

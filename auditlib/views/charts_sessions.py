@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from auditlib.views.figure import BLUE, GREY, ORANGE, RED, figure, nothing, whole_numbers
+from auditlib.views.figure import BLUE, GREY, ORANGE, RED, SHADES, bar_above, figure, nothing, whole_numbers
 from auditlib.views.text import duration, in_figure
 
 MOST_NAMES = 40
+_ALL_NAMED, _WIDE = 20, 22
 _MARKS = (
     ("1 ms", 1e-3), ("1 s", 1), ("10 s", 10), ("1 min", 60), ("10 min", 600), ("1 h", 3600), ("6 h", 21_600),
     ("1 day", 86_400), ("1 week", 604_800), ("30 days", 2_592_000), ("1 year", 31_536_000), ("10 years", 315_360_000),
@@ -94,13 +95,25 @@ def transitions(names: Sequence[str], counts: np.ndarray, legal: np.ndarray | No
     cells = counts[np.ix_([0, *(kept + 1)], [*kept, len(names)])]
     rows = ["(start)", *(in_figure(names[i]) for i in kept)]
     columns = [*(in_figure(names[i]) for i in kept), "(end)"]
-    drawn = figure("Which event follows which", "next event", "event", height=220 + 22 * len(rows))
+    drawn = figure("Which event follows which", "next event", "event", height=280 + 22 * len(rows))
     drawn.add_trace(_heat(rows, columns, cells))
     if legal is not None:
         drawn.add_trace(_crosses(rows, columns, legal[np.ix_([0, *(kept + 1)], [*kept, len(names)])], cells))
-    drawn.update_xaxes(type="category", side="bottom", tickangle=-45)
-    drawn.update_yaxes(type="category", autorange="reversed")
+    drawn.update_layout(margin={"t": 110})
+    _name_cells(drawn, rows, columns)
     return drawn
+
+
+def _name_cells(drawn: go.Figure, rows: list[str], columns: list[str]) -> None:
+    """Names beside and under the cells: all of them where they are few, those beside in two lines to leave room."""
+    drawn.update_xaxes(type="category", side="bottom", tickangle=-90)
+    drawn.update_yaxes(type="category", autorange="reversed")
+    if len(rows) > _ALL_NAMED:
+        return
+    # Left to itself the axis would skip every other name on a narrow screen, also where there is room.
+    short = {name: name if len(name) <= _WIDE else f"{name[:_WIDE]}…" for name in (*rows, *columns)}
+    drawn.update_xaxes(tickvals=columns, ticktext=[short[name] for name in columns])
+    drawn.update_yaxes(tickvals=rows, ticktext=[short[name].replace(" ", "<br>", 1) for name in rows])
 
 
 def components(sizes: Sequence[int]) -> go.Figure:
@@ -123,9 +136,9 @@ def _heat(rows: list[str], columns: list[str], cells: np.ndarray) -> go.Heatmap:
     heat = go.Heatmap(x=columns, y=rows, z=[[None if np.isnan(v) else v for v in line] for line in shades])
     # The colour shows the power of ten, the hover the count.
     heat.customdata = cells
-    heat.colorscale = "Cividis"
+    heat.colorscale = SHADES
     top = int(np.ceil(np.nanmax(shades))) if np.isfinite(shades).any() else 1
-    heat.colorbar = {"title": {"text": "times"}, "tickvals": list(range(top + 1)), "ticktext": _powers(top)}
+    heat.colorbar = {**bar_above("times"), "tickvals": list(range(top + 1)), "ticktext": _powers(top)}
     heat.hovertemplate = "%{y} then %{x}: %{customdata} times<extra></extra>"
     heat.hoverongaps = False
     return heat

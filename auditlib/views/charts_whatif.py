@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from auditlib.views.figure import BLUE, ORANGE, RED, figure, nothing
+from auditlib.views.figure import BLUE, ORANGE, RED, bar_above, figure, nothing
 from auditlib.views.text import in_figure
 
 MOST_ATTENDED = 64
@@ -20,7 +20,7 @@ def downstream(steps: pd.DataFrame) -> go.Figure:
     if steps.empty:
         return nothing("Nothing stands behind the edit: see what comes next, below.")
     shown = steps.head(MOST_STEPS)
-    drawn = figure("Behind the edit", "", "probability", height=340)
+    drawn = figure("Behind the edit", "", "probability", height=400)
     for column, colour, dash, symbol in (("before", BLUE, "solid", "circle"), ("after", ORANGE, "dash", "diamond")):
         line = go.Scatter(x=shown["number"], y=shown[column], mode="lines+markers", name=f"event, {column} the edit")
         line.line, line.marker = {"color": colour, "dash": dash}, {"symbol": symbol, "size": 8, "color": colour}
@@ -32,7 +32,7 @@ def downstream(steps: pd.DataFrame) -> go.Figure:
     moved.hovertemplate = "after it, %{y:.1%} of the probability stands elsewhere<extra></extra>"
     drawn.add_trace(moved)
     drawn.update_yaxes(range=[0, 1.02])
-    drawn.update_xaxes(tickvals=shown["number"].tolist(), ticktext=_ticks(shown["event"]), tickangle=-45)
+    drawn.update_xaxes(tickvals=shown["number"].tolist(), ticktext=_ticks(shown["event"]), tickangle=-30)
     return drawn
 
 
@@ -44,13 +44,15 @@ def attention(weights: np.ndarray, names: Sequence[str], title: str) -> go.Figur
     shown = np.where(np.tri(len(shown), dtype=bool), shown, np.nan)
     labels = [f"{first + place}. {in_figure(name, 16)}" for place, name in enumerate(names[first:])]
     cells = [[None if np.isnan(cell) else float(cell) for cell in row] for row in shown]
-    drawn = figure(in_figure(title, 80), "looked back at", "event", height=160 + 24 * max(len(labels), 8))
-    heat = go.Heatmap(z=cells, x=labels, y=labels, zmin=0, zmax=1, colorscale="Blues", hoverongaps=False)
-    heat.colorbar = {"title": {"text": "share"}, "tickformat": ".0%"}
+    drawn = figure(in_figure(title, 80), "looked back at", "event", height=220 + 24 * max(len(labels), 8))
+    # No scale of its own: Streamlit's begins at the background of either theme, and ends far from it.
+    heat = go.Heatmap(z=cells, x=labels, y=labels, zmin=0, zmax=1, hoverongaps=False)
+    heat.colorbar = {**bar_above("share"), "tickformat": ".0%"}
     heat.hovertemplate = "%{y} gives %{z:.1%} to %{x}<extra></extra>"
     drawn.add_trace(heat)
+    drawn.update_layout(margin={"t": 110})
     drawn.update_yaxes(type="category", autorange="reversed")
-    drawn.update_xaxes(type="category", tickangle=-45)
+    drawn.update_xaxes(type="category", tickangle=-90)
     return drawn
 
 

@@ -13,6 +13,14 @@ from auditlib.numbers import amount, number
 BLUE, ORANGE, RED, GREEN, PURPLE, GREY = "#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#7f7f7f"
 """Colours of Okabe and Ito's palette; each figure also tells its series apart by mark, dash or pattern."""
 
+INK = "#000037"
+"""Colour of words on axes: nearly black in a report; on a page Streamlit puts its theme's own dark or light text there.
+
+The greys that it gives to axes by itself are too faint to read on white.
+"""
+SHADES = tuple((place / 7, f"#0000{13 + place}") for place in range(8))
+"""Colour scale of heat maps on pages that stands out from either theme's background, filled in by Streamlit too."""
+
 
 def figure(title: str, x: str, y: str, height: int = 380) -> go.Figure:
     """An empty figure with its axes named."""
@@ -25,15 +33,17 @@ def figure(title: str, x: str, y: str, height: int = 380) -> go.Figure:
         legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
         hovermode="closest",
     )
-    empty.update_xaxes(title_text=x, automargin=True)
-    empty.update_yaxes(title_text=y, automargin=True)
+    for update, words in ((empty.update_xaxes, x), (empty.update_yaxes, y)):
+        update(title={"text": words, "font": {"color": INK}}, tickfont={"color": INK}, automargin=True)
     return empty
 
 
 def nothing(words: str, height: int = 160) -> go.Figure:
     """A figure that says in words why it is empty."""
     empty = go.Figure(layout={"height": height, "margin": {"l": 10, "r": 10, "t": 10, "b": 10}})
-    empty.add_annotation(text=words, showarrow=False, font={"size": 14}, x=0.5, y=0.5, xref="paper", yref="paper")
+    empty.add_annotation(
+        text=words, showarrow=False, font={"size": 14, "color": INK}, x=0.5, y=0.5, xref="paper", yref="paper"
+    )
     empty.update_xaxes(visible=False)
     empty.update_yaxes(visible=False)
     return empty
@@ -64,6 +74,12 @@ def log_axis(drawn: go.Figure, axis: str, low: float, high: float) -> None:
     drawn.update_layout(
         {f"{axis}axis": {"type": "log", "range": [lowest, highest], "exponentformat": "e", "dtick": step}}
     )
+
+
+def bar_above(title: str) -> dict[str, object]:
+    """A colour bar between title and plot, where it takes no width from a narrow screen."""
+    place = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "thickness": 10, "len": 1}
+    return {**place, "title": {"text": title, "font": {"color": INK}, "side": "top"}, "tickfont": {"color": INK}}
 
 
 def whole_numbers(drawn: go.Figure, axis: str, largest: float) -> None:

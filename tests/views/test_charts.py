@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from auditlib.views import charts, charts_inspector, charts_policies, charts_sessions
-from auditlib.views.figure import bottom, on_log
+from auditlib.views import charts, charts_inspector, charts_policies, charts_sessions, charts_whatif
+from auditlib.views.figure import INK, bottom, on_log
 from tests.web.world import TOLERANCE, rates, tables
 
 HOSTILE = "<a href='http://evil.example/x'><img src=http://evil.example/p.png></a>"
@@ -188,3 +188,40 @@ def test_the_largest_changes_are_drawn_where_there_are_too_many_and_what_is_no_n
     assert sum(len(trace.x) for trace in figure.data) == charts.MOST_POINTS
     found = next(trace for trace in figure.data if trace.name.startswith("z"))
     assert (list(found.x), list(found.customdata)) == ([4, 5], ["0.5", "not finite"])
+
+
+def test_words_on_axes_leave_their_colour_to_the_theme_that_can_be_read():
+    axes = charts.gap_by_step(TABLES["cache parity", "steps"], TOLERANCE, None).layout
+    for axis in (axes.xaxis, axes.yaxis):
+        assert axis.tickfont.color == axis.title.font.color == INK
+
+
+def test_a_session_weighs_in_the_ratios_as_often_as_it_came_and_no_bar_stands_on_both_sides_of_the_limit():
+    sessions = pd.DataFrame({"ratio": [0.9, 1.2, 1.3, 4e5, np.nan], "weight": [40, 30, 20, 10, 7]})
+    bars = charts.ratio_by_session(sessions, 1.25).data[0]
+    assert sum(bars.y) == 100
+    left = np.array(bars.x) * (1 + 1e-9) < 1.25
+    assert sum(np.array(bars.y)[left]) == 70
+    assert not any(
+        x * (1 + 1e-9) < 1.25 < (x + width) * (1 - 1e-9) for x, width in zip(bars.x, bars.width, strict=True)
+    )
+
+
+def test_marks_at_a_rate_of_zero_stand_whole_beside_the_axis():
+    assert charts_policies.invalid_rates(rates()).layout.xaxis.range[0] < 0
+
+
+def test_the_inspectors_gap_plot_draws_the_noise_floor_where_the_run_knows_it():
+    steps = pd.DataFrame({"step": [1, 2], "event": ["a", "b"], "gap": [1e-7, 1.0]})
+    figure = charts_inspector.gap_along(steps, 8e-6, 2e-6)
+    assert sorted(shape.y0 for shape in figure.layout.shapes) == [2e-6, 8e-6]
+    assert "noise floor 2.00e-6" in {trace.name for trace in figure.data}
+    assert len(charts_inspector.gap_along(steps, 8e-6).layout.shapes) == 1
+
+
+def test_heat_maps_take_no_width_for_their_colours_and_name_every_event_where_there_are_few():
+    figure = charts_sessions.transitions(["a", "b c"], np.ones((3, 3), int), None)
+    assert figure.data[0].colorbar.orientation == "h"
+    assert list(figure.layout.xaxis.ticktext) == ["a", "b c", "(end)"]
+    assert list(figure.layout.yaxis.ticktext) == ["(start)", "a", "b<br>c"]
+    assert charts_whatif.attention(np.eye(2), ["a", "b"], "t").data[0].colorbar.orientation == "h"
