@@ -1,9 +1,11 @@
 """Self-check: would the audits have seen a fault in this decoder? What became of those that were planted."""
 
+from collections import Counter
+
 import streamlit as st
 
 from auditlib.views import charts_self_check
-from auditlib.views.text import in_markdown, safe
+from auditlib.views.text import in_markdown, plural, safe
 from auditlib.web import kept, parts, parts_jobs, shell, tables
 
 here = shell.enter()
@@ -23,17 +25,23 @@ row.metric("planted", found["planted"], help="Faults that this decoder can carry
 row.metric("caught", found["caught"], help="Seen by the check that claims to see them.")
 row.metric("missed", len(found["missed"]), help="Claimed and not seen. One is enough to refuse the release.")
 row.metric("false alarms", len(found["false_alarms"]), help="Checks that alarm without any fault.")
+row.metric(
+    "not tried", len(found["not_applicable"]), help="Faults that could not be tried here, for the reasons below."
+)
 for name in (*found["missed"], *found["false_alarms"]):
     st.error(f"Not told apart: {in_markdown(name)}", icon=":material/close:")
 
 faults, about = tables.of_run(run, "self check", "faults"), kept.of_run(run)
 kept.chart(about, "caught-by-kind", lambda: charts_self_check.caught_by_kind(faults))
 kept.chart(about, "margins", lambda: charts_self_check.margins(faults))
+if undrawn := charts_self_check.undrawn(faults):
+    st.caption(undrawn)
 
 st.header("Faults", help="Margin: the value over its limit, or the count itself where the limit is 0.")
 tables.observations(run, "self check", "faults", "planted-faults")
 
 st.header("Equivalent mutants", help="Changes that no check can see, because they change no answer.")
 parts.lines([f"{safe(name)}: {safe(reason, 500)}" for name, reason in found["equivalent"].items()])
-st.header("Not applicable")
-parts.lines([f"{safe(name)}: {safe(reason, 500)}" for name, reason in found["not_applicable"].items()])
+st.header("Could not be tried", help="In the table of faults their outcome is: not applicable.")
+reasons = Counter(found["not_applicable"].values())
+parts.lines([f"{plural(count, 'fault')}: {safe(reason, 500)}" for reason, count in reasons.most_common()])

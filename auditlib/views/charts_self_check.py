@@ -20,7 +20,12 @@ from auditlib.views.figure import (
 )
 from auditlib.views.text import in_figure, plural
 
-_OUTCOMES = (("caught", GREEN, ""), ("missed", RED, "x"), ("false alarm", BLUE, "\\"), ("not applicable", GREY, "/"))
+_OUTCOMES = (
+    ("caught", "caught", GREEN, ""),
+    ("missed", "missed", RED, "x"),
+    ("false alarm", "false alarm", BLUE, "\\"),
+    ("not applicable", "could not be tried", GREY, "/"),
+)
 
 
 def caught_by_kind(faults: pd.DataFrame) -> go.Figure:
@@ -30,11 +35,11 @@ def caught_by_kind(faults: pd.DataFrame) -> go.Figure:
         return nothing("No fault was planted in this run.")
     counts = pd.crosstab(shown["kind"], shown["outcome"])
     drawn = figure("Planted faults by kind", "faults", "", height=150 + 32 * len(counts))
-    for outcome, colour, pattern in _OUTCOMES:
+    for outcome, words, colour, pattern in _OUTCOMES:
         if outcome in counts:
-            bars = go.Bar(x=counts[outcome], y=_labels(counts.index), orientation="h", name=outcome)
+            bars = go.Bar(x=counts[outcome], y=_labels(counts.index), orientation="h", name=words)
             bars.marker = {"color": colour, "pattern": {"shape": pattern}}
-            bars.hovertemplate = f"%{{y}}: %{{x}} {outcome}<extra></extra>"
+            bars.hovertemplate = f"%{{y}}: %{{x}} {words}<extra></extra>"
             drawn.add_trace(bars)
     drawn.update_layout(barmode="stack")
     drawn.update_yaxes(type="category", autorange="reversed")
@@ -45,21 +50,16 @@ def caught_by_kind(faults: pd.DataFrame) -> go.Figure:
 def margins(faults: pd.DataFrame) -> go.Figure:
     """Value over limit of each planted fault on a log axis, one line a kind.
 
-    Where the limit is 0 there is nothing to divide by: anything above 0 fails. Such faults are counted and not drawn.
+    Where the limit is 0 there is nothing to divide by: anything above 0 fails. Such faults are not drawn; `undrawn`
+    counts them.
     Columns: kind, fault, check, limit, margin, outcome.
     """
-    measured = faults[faults["margin"].notna() & (faults["margin"] > 0)] if "margin" in faults else faults
+    measured = _measured(faults)
     shown = measured[measured["limit"] > 0] if len(measured) else measured
     if shown.empty:
         return nothing("No planted fault has a margin in this run.")
-    others = plural(len(measured) - len(shown), "fault")
     low = min(bottom(shown["margin"]), 0.5)
-    drawn = figure(
-        "How far each planted fault is over its limit",
-        f"value over limit, log scale ({others} of checks whose limit is 0 not drawn)",
-        "",
-        height=150 + 32 * 10,
-    )
+    drawn = figure("How far each planted fault is over its limit", "value over limit, log scale", "", height=470)
     for outcome, colour, symbol in (("caught", GREEN, "circle"), ("missed", RED, "x")):
         rows = shown[shown["outcome"] == outcome]
         marks = go.Scatter(x=on_log(rows["margin"], low), y=_labels(rows["kind"]), mode="markers", name=outcome)
@@ -72,6 +72,22 @@ def margins(faults: pd.DataFrame) -> go.Figure:
     log_axis(drawn, "x", low, float(shown["margin"].max()))
     drawn.update_yaxes(type="category", autorange="reversed")
     return drawn
+
+
+def undrawn(faults: pd.DataFrame) -> str:
+    """In words, which faults `margins` leaves out; empty when it draws all that were measured."""
+    measured = _measured(faults)
+    count = int((measured["limit"] <= 0).sum()) if len(measured) else 0
+    return (
+        f"Not drawn: {plural(count, 'fault')} of checks whose limit is 0, which any value above 0 fails."
+        if count
+        else ""
+    )
+
+
+def _measured(faults: pd.DataFrame) -> pd.DataFrame:
+    """Faults with a margin."""
+    return faults[faults["margin"].notna() & (faults["margin"] > 0)] if "margin" in faults else faults
 
 
 def _labels(names: pd.Series | pd.Index) -> list[str]:
