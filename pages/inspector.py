@@ -27,18 +27,22 @@ if mapping is None or compiled is None:
 parts_prefix.begin_with_the_worst(here)
 prefix = parts_prefix.choose_prefix(here, mapping, compiled)
 seen = inspection.look(here, prefix, compiled)
-tolerance = parts.information(here.run, "cache parity", "tolerance") if here.run else None
+tolerance, floor = (
+    parts.information(here.run, "cache parity", name) if here.run else None for name in ("tolerance", "noise floor")
+)
 
 parts_inspector.describe(prefix, seen)
 parts_inspector.verdict_on(seen, tolerance)
 shown, place = parts_inspector.section()
 with place:
     if shown == "Gaps":
-        kept.chart(f"{seen.about} {tolerance}", "gap-along", lambda: charts_inspector.gap_along(seen.steps, tolerance))
+        about = f"{seen.about} {tolerance} {floor}"
+        kept.chart(about, "gap-along", lambda: charts_inspector.gap_along(seen.steps, tolerance, floor))
         parts_inspector.steps_table(seen, tolerance)
     elif shown == "What comes next":
         step = parts_inspector.choose_step(prefix, seen.names)
         follows = seen.next_events(step)
+        parts_inspector.order_words(follows, mapping)
         kept.chart(f"{seen.about} {step}", "next-events", lambda: charts_inspector.next_events(follows))
         parts_inspector.append_buttons(prefix, seen.next_events(len(prefix.ids)), mapping)
         parts_inspector.next_table(follows, f"{seen.about} {step}")

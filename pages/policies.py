@@ -21,6 +21,7 @@ parts_jobs.audit_buttons(here, AUDIT)
 parts_board.decision(run)
 for audit in (AUDIT, GRAMMAR):
     parts.audit_head(run, audit)
+    parts_policies.counted_elsewhere(run, audit)
 rates, about = tables.of_run(run, AUDIT, "rates"), kept.of_run(run)
 shown, place = address.section("Invalid orders", "Stops and repetition", "Sequences", "Event grammar", "Checks")
 with place:

@@ -39,7 +39,7 @@ with place:
         parts_sessions.lengths(here)
         parts_sessions.times(here)
     elif shown == "Transitions":
-        st.caption(TERMS["event order"])
+        st.caption("How often each event followed each, over all sessions of the snapshot, training and held-out.")
         parts_sessions.transitions(here)
     else:
         st.caption("What nearly every training session keeps may be a rule. You accept or strike out each.")

@@ -79,6 +79,22 @@ def choose_step(prefix: Prefix, names: Sequence[str]) -> int:
     return position
 
 
+def order_words(table: pd.DataFrame, mapping: EventMap) -> None:
+    """Where the event order stands after the chosen event: what may come, whether the session may end, what waits."""
+    legal = table[table["legal"].astype(bool)]
+    if legal.empty:
+        st.text("Event order: an event before this was illegal, so nothing may follow.")
+        return
+    # By name: the table is ordered by what the decoder thinks likely, which the rules do not know.
+    names = sorted(safe(name, 40) for name in legal.loc[legal["id"] != mapping.end, "event"])
+    may = f"Event order: allows {', '.join(names) or 'no further event'}."
+    end = table[table["id"] == mapping.end].iloc[0]
+    if end["legal"]:
+        st.text(f"{may} The session may end here.")
+    else:
+        st.text(f"{may} The session may not end yet: {safe(end['rules'], 400)} waits.")
+
+
 def append_buttons(prefix: Prefix, table: pd.DataFrame, mapping: EventMap) -> None:
     """Buttons that append one of the likeliest legal next events, a box for any other, and one to take the last away.
 

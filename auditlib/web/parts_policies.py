@@ -7,10 +7,12 @@ from collections.abc import Iterable
 import pandas as pd
 import streamlit as st
 
+from auditlib.events.event_map import EventMap
 from auditlib.runs.folder import Run
-from auditlib.views.text import safe
-from auditlib.web import address, kept, state, tables
-from auditlib.web.exports import downloads, named
+from auditlib.views.event_names import named
+from auditlib.views.text import in_markdown, safe
+from auditlib.web import address, exports, kept, revision_facts, state, tables
+from auditlib.web.exports import downloads
 
 _PERCENT = (
     "invalid_rate",
@@ -23,8 +25,24 @@ _PERCENT = (
     "similarity",
 )
 _IN_FRONT = ("setting", "invalid_rate", "invalid_upper")
-_COLUMNS = ("session_id", "hypothesis", "stop", "forced", "score", "first_wrong", "rules")
+_COLUMNS = ("session_id", "after", "decoded", "hypothesis", "stop", "forced", "score", "first_wrong", "rules")
+_NAMED = 3  # events of a prefix, the last ones: there is little room
 _SHOWN = {"all": "all", "wrong": "with a wrong event", "capped": "capped or out of context"}
+
+
+def counted_elsewhere(run: Run, audit: str) -> None:
+    """Where an audit failed only by checks that count as another's failure: what that blocks, and what it does not."""
+    checks = run.report["audits"].get(audit, {}).get("checks", ())
+    failed = [check for check in checks if check["status"] == "failed" and not check.get("comparison")]
+    other = {check.get("failure", audit) for check in failed}
+    allowed = [
+        name for name in run.report["decision"]["proposed"] if run.report["decision"]["decoding"][name] == "allowed"
+    ]
+    if other == {"cache parity"} and allowed:
+        names = in_markdown(", ".join(allowed))
+        st.caption(
+            f"This counts as cache parity: it blocks the cache and no setting. Allowed, by the full path: {names}."
+        )
 
 
 def rates_table(run: Run, rates: pd.DataFrame) -> None:
@@ -33,7 +51,7 @@ def rates_table(run: Run, rates: pd.DataFrame) -> None:
         st.text("No decoding setting was measured.")
         return
     kept.drawn(kept.of_run(run), "rates", lambda: _draw_rates(rates))
-    downloads(rates, named(run, "rates"), "rates")
+    downloads(rates, exports.named(run, "rates"), "rates")
 
 
 def _draw_rates(rates: pd.DataFrame) -> None:
@@ -64,6 +82,19 @@ def sequences(here: state.Selection, found: pd.DataFrame) -> None:
         chosen = chosen[chosen["first_wrong"].fillna(-1) >= 0]
     elif which == "capped":
         chosen = chosen[chosen["stop"].isin(["capped", "context full", "no legal event"])]
-    # A column of numbers with gaps would show every gap as a word.
-    wrong = ["" if pd.isna(place) else f"event {int(place)}" for place in chosen["first_wrong"]]
-    tables.prefixes(here, chosen.assign(first_wrong=wrong), "sequences", _COLUMNS, "sequence")
+    about = f"{kept.of_run(here.run) if here.run else ''} {here.entry.digest if here.entry else ''} {setting} {which}"
+    said = kept.made(about, "sequences in words", lambda: _in_words(chosen, revision_facts.event_map(here.entry)))
+    tables.prefixes(here, said, "sequences", _COLUMNS, "sequence")
+
+
+def _in_words(chosen: pd.DataFrame, mapping: EventMap | None) -> pd.DataFrame:
+    """The sequences with what each was decoded after, what was decoded, and marks that are no boxes to tick."""
+    prefixes = [str(prefix) for prefix in chosen["prefix"]]
+    decoded = [str(row)[len(prefix) + 1 :] for row, prefix in zip(chosen["events"], prefixes, strict=True)]
+    return chosen.assign(
+        after=[named(mapping, prefix, _NAMED) for prefix in prefixes],
+        decoded=[named(mapping, row) for row in decoded],
+        forced=["✓" if forced else "" for forced in chosen["forced"]],
+        # A column of numbers with gaps would show every gap as a word.
+        first_wrong=["" if pd.isna(place) else f"event {int(place)}" for place in chosen["first_wrong"]],
+    )

@@ -85,6 +85,9 @@ def not_split() -> None:
 
 def variants(here: state.Selection) -> None:
     """The most frequent ways through, with how many held-out sessions went each."""
+    counted = sessions_facts.lengths(here.places.store, str(here.snapshot))
+    held_out = int(counted.loc[counted["side"] == "held-out", "sessions"].sum())
+    st.caption(f"Held-out sessions only ({held_out:,}).")
     frame = kept.made(_about(here), "variants", lambda: _variant_table(here.places.store, str(here.snapshot)))
     tables.show(
         frame, "variants", "variants", "Held-out variants, most frequent first", "No held-out session.", _about(here)
