@@ -123,6 +123,7 @@ def lanes_of(automaton: OrderAutomaton, budget: int, most: int) -> Iterator[Lane
     by_cap = Lanes(
         (automaton,) * count, np.arange(count), states, np.zeros(count), np.broadcast_to(np.int64(0), (count, most)),
         np.full(count, most + 1), np.empty((count, 0)), np.full(count, most), np.full(count, most - budget),
+        np.zeros(count, dtype=np.int64),
     )  # fmt: skip
     yield by_cap
     if budget < most:

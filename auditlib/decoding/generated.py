@@ -8,6 +8,7 @@ from typing import Literal
 from auditlib.decoding.policies import Setting
 
 Stop = Literal["end", "capped", "context full", "no legal event"]
+_Numbered = tuple[int, "Generated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class Outcome:
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
         self._caps: dict[int, int] = {}
-        self._ended: dict[int, list[Generated]] = {}
-        self._unended: dict[int, list[Generated]] = {}
+        self._ended: dict[int, list[_Numbered]] = {}
+        self._unended: dict[int, list[_Numbered]] = {}
         self._dropped: set[int] = set()
 
     def open(self, prefix: int, cap: int) -> None:
@@ -57,26 +58,32 @@ class Outcome:
         """Whether a prefix needs no more hypotheses; what is found for it then stays as it is."""
         return prefix in self._dropped or len(self._ended[prefix]) >= self._setting.width
 
-    def add_ended(self, prefix: int, events: tuple[int, ...], score: float, forced: bool) -> None:
-        """Note a hypothesis whose last event is the end, unless its prefix is closed."""
+    def add_ended(self, prefix: int, events: tuple[int, ...], score: float, *, forced: bool, sample: int = 0) -> None:
+        """Note a hypothesis whose last event is the end, unless its prefix is closed; samples are told by number."""
         if not self.closed(prefix):
             found = Generated(events, "end", forced, score, not forced, self._caps[prefix])
-            self._ended[prefix].append(found)
+            self._ended[prefix].append((sample, found))
 
-    def add_unended(self, prefix: int, events: tuple[int, ...], score: float, stop: Stop) -> None:
+    def add_unended(self, prefix: int, events: tuple[int, ...], score: float, stop: Stop, *, sample: int = 0) -> None:
         """Note a hypothesis that stops without the end."""
-        self._unended[prefix].append(Generated(events, stop, False, score, False, self._caps[prefix]))
+        found = Generated(events, stop, False, score, False, self._caps[prefix])
+        self._unended[prefix].append((sample, found))
 
     def take(self, prefix: int) -> list[Generated]:
-        """The ended hypotheses of a prefix, filled up with the best of those that never ended, and forget it."""
+        """The hypotheses of a prefix, and forget it: samples by their number, beams best first.
+
+        Beams are the ended ones, filled up with the best of those that never ended.
+        """
         del self._caps[prefix]
         self._dropped.discard(prefix)
         return self._ranked(self._ended.pop(prefix), self._unended.pop(prefix))
 
-    def _ranked(self, ended: list[Generated], rest: list[Generated]) -> list[Generated]:
+    def _ranked(self, ended: list[_Numbered], rest: list[_Numbered]) -> list[Generated]:
         if self._setting.kind != "beam":
-            return ended + rest  # samples stay as drawn: best first would make the first one no fair sample
-        chosen = ended + sorted(rest, key=self._rank)[: self._setting.width - len(ended)]
+            # By number, not by who ended first or is best: the first one would be no fair sample, but the shortest.
+            return [found for _, found in sorted([*ended, *rest], key=lambda one: one[0])]
+        kept, spare = ([found for _, found in some] for some in (ended, rest))
+        chosen = kept + sorted(spare, key=self._rank)[: self._setting.width - len(kept)]
         return sorted(chosen, key=self._rank)
 
     def _rank(self, found: Generated) -> float:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from auditlib.decoders.protocol import Decoder
 from auditlib.decoding.choices import Picked, pick_beams, pick_likeliest, pick_sampled
-from auditlib.decoding.generated import Generated, Outcome
+from auditlib.decoding.generated import Generated, Outcome, Stop
 from auditlib.decoding.lanes import Lanes
 from auditlib.decoding.paths import JoiningPath, LogitPath
 from auditlib.decoding.policies import Setting
@@ -154,7 +154,8 @@ class Generation:
         ended = events == self.event_map.end
         for row in ended.nonzero()[0].tolist():
             owner, forced = int(grown.owners[row]), self._forced(lanes, allowed, int(parents[row]))
-            outcome.add_ended(owner, grown.emitted(row), float(grown.scores[row]), forced)
+            score, sample = float(grown.scores[row]), int(grown.samples[row])
+            outcome.add_ended(owner, grown.emitted(row), score, forced=forced, sample=sample)
         # A prefix with all its hypotheses is left alone; its other rows could only replace finished ones.
         going = ~ended & ~np.array([outcome.closed(owner) for owner in grown.owners.tolist()], dtype=bool)
         live = _stop_spent(grown, outcome, going)
@@ -207,7 +208,7 @@ def _stop_stuck(lanes: Lanes, outcome: Outcome, allowed: Tensor, setting: Settin
         state = lanes.states[row]
         short = setting.order_mask and state >= 0 and lanes.automata[row].to_end[state] > lanes.left()[row]
         stop = lanes.short_of(row) if short else "no legal event"
-        outcome.add_unended(int(lanes.owners[row]), lanes.emitted(row), float(lanes.scores[row]), stop)
+        _add_unended(outcome, lanes, row, stop)
     found: npt.NDArray[np.int64] = can.nonzero()[0]
     return found
 
@@ -216,6 +217,11 @@ def _stop_spent(lanes: Lanes, outcome: Outcome, going: npt.NDArray[np.bool_]) ->
     """Of the rows `going` [N] those with budget left; the others stop as capped or with the context full."""
     spent = lanes.left() <= 0
     for row in (going & spent).nonzero()[0].tolist():
-        outcome.add_unended(int(lanes.owners[row]), lanes.emitted(row), float(lanes.scores[row]), lanes.short_of(row))
+        _add_unended(outcome, lanes, row, lanes.short_of(row))
     found: npt.NDArray[np.int64] = (going & ~spent).nonzero()[0]
     return found
+
+
+def _add_unended(outcome: Outcome, lanes: Lanes, row: int, stop: Stop) -> None:
+    score, sample = float(lanes.scores[row]), int(lanes.samples[row])
+    outcome.add_unended(int(lanes.owners[row]), lanes.emitted(row), score, stop, sample=sample)

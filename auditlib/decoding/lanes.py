@@ -24,7 +24,8 @@ class Lanes:
     """N live rows: prefix `owners` [N], order `states` [N], `scores` [N], new `events` [N, W] up to `steps` [N].
 
     `caps` [N] is how many new events a row may get at most, `contexts` [N] how many its context could hold; `draws`
-    [N, W] are its uniform numbers (no columns unless sampled). Everything about a row moves together, and no row's
+    [N, W] are its uniform numbers (no columns unless sampled), and `samples` [N] which of its prefix's samples it is,
+    from 0. Everything about a row moves together, and no row's
     numbers depend on when another one joined.
     """
 
@@ -37,6 +38,7 @@ class Lanes:
     draws: npt.NDArray[np.float64]
     caps: npt.NDArray[np.int64]
     steps: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64]
 
     @classmethod
     def opening(
@@ -66,6 +68,7 @@ class Lanes:
             draws,
             np.array(caps, dtype=np.int64)[owners],
             np.zeros(len(owners), dtype=np.int64),
+            np.tile(np.arange(copies), len(prefixes)),
         )
 
     def __len__(self) -> int:
@@ -84,6 +87,7 @@ class Lanes:
             draws=self.draws[rows],
             caps=self.caps[rows],
             steps=self.steps[rows],
+            samples=self.samples[rows],
         )
 
     def joined(self, others: Lanes) -> Lanes:
@@ -101,6 +105,7 @@ class Lanes:
             np.concatenate([_widened(one.draws, draws) for one in both]),
             np.concatenate([one.caps for one in both]),
             np.concatenate([one.steps for one in both]),
+            np.concatenate([one.samples for one in both]),
         )
 
     def grown(self, parents: npt.NDArray[np.int64], events: npt.NDArray[np.int64], gains: Tensor) -> Lanes:

@@ -30,7 +30,7 @@ def generate(
     device: str = "cpu",
     progress: Progress = silent,
 ) -> list[list[Generated]]:
-    """Hypotheses of each prefix (ids, start included): beams best first, samples as drawn, one when greedy.
+    """Hypotheses of each prefix (ids, start included): beams best first, samples by number, one when greedy.
 
     Prefix and new events, the end counted, stay within the context; prefix i follows `automata[i]` where the setting
     has the order mask. ContextExceededError for a prefix beyond the context, DecoderError for an empty one or for

@@ -42,7 +42,10 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """An answered request: its best hypothesis, and what it took. `owner` is the number under which it joined."""
+    """An answered request: its best hypothesis, and what it took. `owner` is the number under which it joined.
+
+    Samples have no best: `best` is then the first one drawn, whatever the others are.
+    """
 
     owner: int
     encoded: Encoded

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -174,6 +175,20 @@ def test_samples_of_one_prefix_start_differently_and_repeat_by_seed():
     assert len({found.events[0] for found in first}) > 1
     assert run(decoder, [(1, OPENED)], many) == [first]
     assert run(decoder, [(1, OPENED)], Setting("s", "sampled", width=16, seed=1)) != [first]
+
+
+@pytest.mark.parametrize("setting", [SAMPLED, SAMPLED.unmasked()], ids=lambda setting: setting.name)
+def test_samples_come_by_their_number_and_not_by_who_ended_first(setting):
+    # Lengths spread widely, so that an order of endings would show; unmasked, some are capped and never end.
+    decoder = ToyDecoder(MAP.size, 16, logits=lambda row: [0.0] * MAP.size)
+    one, many = replace(setting, width=1, top_p=1.0), replace(setting, width=6, top_p=1.0)
+    prefixes = [(1, first, second) for first in MAP.domain for second in MAP.domain]
+    found = run(decoder, prefixes, many)
+    lengths = [[len(sample.events) for sample in samples] for samples in found]
+    assert any(row != sorted(row) for row in lengths)
+    assert [samples[0] for samples in found] == [samples[0] for samples in run(decoder, prefixes, one)]
+    narrower = run(decoder, prefixes, replace(many, width=4))
+    assert [samples[:4] for samples in found] == narrower
 
 
 def test_one_kept_event_is_greedy():
