@@ -35,6 +35,8 @@ def card(here: state.Selection, entry: Entry) -> None:
         head.subheader(in_markdown(entry.name, 80), anchor=False, width="content")
         head.badge(words, color=colour, icon=icon)  # type: ignore[arg-type]
         head.caption(short(entry.digest), width="content", help="First digits of the revision's digest.")
+        if entry == here.entry and len(here.entries) > 1:
+            head.badge("checks below", color="blue", icon=":material/south:")
         st.text(_sentence(entry))
         # Of the newest run: an older verdict does not stand in for that of a run that cannot be read.
         if newest := entry.lost or entry.run:
@@ -100,7 +102,7 @@ def _check_table(known: pd.DataFrame, run: Run, statuses: tuple[str, ...] | None
 def _draw_checks(frame: pd.DataFrame) -> None:
     column = st.column_config.BarChartColumn(
         help="This check in the runs on the same snapshot, oldest first; the last bar is this run, where it measured "
-        "the check. Values that span more than two decades stand on a log scale. Trend has the numbers, and later runs.",
+        "the check. Values that span more than two decades stand on a log scale. Trend has numbers and later runs.",
         y_min=0,
     )
     columns = tables.number_columns("value", "limit") | {_UNTIL: column}
@@ -153,8 +155,8 @@ def _card_links(here: state.Selection, entry: Entry) -> None:
         key=f"choose-{entry.digest}",
         type="tertiary",
         icon=":material/fact_check:",
-        on_click=address.visit,
-        kwargs={name: text for name, text in state.link(there).items() if name != "snapshot"},
+        on_click=_show_checks,
+        args=(there,),
     )
     if entry.run is None:
         if entry != here.entry and entry.folder is not None and here.snapshot is not None:
@@ -172,6 +174,13 @@ def _card_links(here: state.Selection, entry: Entry) -> None:
         )
     parts_cases.link_to_first(row, there, entry.run)
     row.page_link("pages/verdict.py", label="Verdict", icon=":material/verified:", query_params=state.link(there))
+
+
+def _show_checks(there: state.Selection) -> None:
+    """Choose the card's revision, and say where its checks are: below many cards nothing else on the screen changes."""
+    address.visit(**{name: text for name, text in state.link(there).items() if name != "snapshot"})
+    if there.entry is not None:
+        st.toast(f"The checks of {in_markdown(there.entry.name, 80)} are shown below.", icon=":material/south:")
 
 
 def _by_urgency(run: Run) -> list[tuple[str, Mapping[str, Any]]]:

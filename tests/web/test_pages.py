@@ -99,6 +99,22 @@ def test_the_board_lists_every_check_with_value_limit_count_and_status_failures_
     assert set(frame["status"]) == {"✗ failed", "✓ passed"}
 
 
+@pytest.mark.usefixtures("place")
+def test_whoever_asks_for_the_checks_of_a_card_is_told_where_they_are_and_the_card_is_marked(world):
+    app = opened("board")
+    assert [badge.count("checks below") for badge in words_of_cards(app)] == [1, 0]
+    app.button(key=f"choose-{world.sound.digest}").click().run()
+    assert [toast.value for toast in app.toast] == ["The checks of sound are shown below."]
+    assert [badge.count("checks below") for badge in words_of_cards(app)] == [0, 1]
+    assert not app.run().toast
+
+
+def words_of_cards(app):
+    """What stands on the cards of two revisions, each from its heading on."""
+    texts = ((one.type, str(getattr(one, "value", ""))) for one in app.main)
+    return "".join("# " if kind == "subheader" else text for kind, text in texts).split("# ")[1:3]
+
+
 def test_the_bars_of_a_check_end_with_the_run_that_is_shown(world, tmp_path, monkeypatch):
     for day, value in (("29", 0.2), ("30", 0.3)):
         bad = {"cache parity: single events": value}
@@ -154,7 +170,7 @@ def test_of_a_long_prefix_the_end_is_named_where_a_narrow_screen_shows_it(monkey
     gaps = tables()["cache parity", "gaps"].assign(events="1-3-4-5-6-3")
     monkeypatch.setattr(facts_of_tables, "gaps_by_size", lambda _: facts_of_tables.with_origin(gaps))
     app = opened("cache_parity", section="Worst prefixes")
-    assert list(app.dataframe[0].value)[:2] == ["gap", "events"]
+    assert list(app.dataframe[0].value)[:3] == ["gap", "events", "events, start included"]
     assert app.dataframe[0].value["events"].iloc[0] == "… → inspected → opened → assigned"
     assert app.get("page_link")[-1].proto.label.endswith("inspected → opened → assigned")
 
@@ -181,7 +197,7 @@ def test_further_failures_are_where_the_head_says_and_stand_first_there(world, t
 @pytest.mark.usefixtures("place")
 def test_the_board_calls_the_worst_prefix_that_of_a_held_out_session():
     labels = [link.proto.label for link in opened("board").get("page_link")]
-    assert any(label.startswith("Worst held-out prefix: gap of 0") for label in labels)
+    assert any(label.startswith("Worst held-out prefix: gap 0") for label in labels)
 
 
 @pytest.mark.usefixtures("place")
