@@ -22,7 +22,7 @@ shown, place = address.section("Gaps", "Worst prefixes", *found, "Probes", "Cach
 with place:
     if shown == "Gaps":
         parts.figures(run, AUDIT, {name: TERMS[name] for name in ("tolerance", "noise floor")})
-        st.caption(f"Held-out sessions, event by event. {worst.held_out_note(tables.gaps_by_size(run))}")
+        st.caption(f"Held-out sessions are drawn, event by event. {worst.held_out_note(tables.gaps_by_size(run))}")
         limits = (parts.information(run, AUDIT, "tolerance"), parts.information(run, AUDIT, "noise floor"))
         kept.chart(about, "gap-by-step", lambda: charts.gap_by_step(run.table(AUDIT, "steps"), *limits))
     elif shown == "Worst prefixes":

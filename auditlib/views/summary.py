@@ -48,7 +48,7 @@ def _figures(check: Mapping[str, Any]) -> str:
         return f"{check['name']}: {check.get('reason') or 'no finite value'}"
     return (
         f"{check['name']}: {number(check['value'])} {check['unit']} where at most "
-        f"{number(check['limit'])} is allowed ({check['count']} observations)"
+        f"{number(check['limit'])} is allowed ({check['count']:,} observations)"
     )
 
 

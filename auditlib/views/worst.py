@@ -42,7 +42,7 @@ def held_out_note(gaps: pd.DataFrame) -> str:
     if not held_out.any() or sizes[held_out].max() >= sizes.max():
         return ""
     return (
-        f"Held-out sessions: at most {amount(sizes[held_out].max())} logit. The largest gap of all, "
+        f"On held-out sessions the gap is at most {amount(sizes[held_out].max())} logit. The largest gap of all, "
         f"{amount(sizes.max())} logit, is on a prefix that a probe made up."
     )
 
@@ -58,7 +58,7 @@ def largest_gap(gaps: pd.DataFrame) -> Worst | None:
     from_sessions = gaps[_from_sessions(gaps)]
     found = gaps if from_sessions.empty else from_sessions
     row = found.loc[found["gap"].fillna(float("inf")).idxmax()]
-    return Worst(str(row["events"]), _session(row), f"gap of {amount(row['gap'])} logit ({row['probe']})")
+    return Worst(str(row["events"]), _session(row), f"gap {amount(row['gap'])} logit ({row['probe']})")
 
 
 def _of_failure(run: Run, failure: str) -> Worst | None:

@@ -24,6 +24,7 @@ from auditlib.web.text import MARKS, check_row
 _LINKED, _ENDING = 3, 3
 """How many prefixes are linked, and how many of their last events are named."""
 _MOST = 500
+_TITLES = {"step": "events, start included"}
 _NUMBER_WIDTH = 95
 """Pixels that the longest number of `numbers.number` takes in a cell, with the space on its two sides."""
 _WRITTEN = ("value", "limit")
@@ -165,7 +166,7 @@ def prefixes(here: state.Selection, frame: pd.DataFrame, key: str, columns: Sequ
     of = f"The first {_MOST} of {len(whole):,} rows; the downloads hold all" if len(whole) > _MOST else ""
     st.caption(f"{of or plural(len(whole), 'row')}. Select a row to open it in the inspector.")
     first, *others = [name for name in columns if name in frame]
-    table = shown(frame.assign(events=names)[[first, "events", *others]])
+    table = shown(frame.assign(events=names)[[first, "events", *others]].rename(columns=_TITLES))
     chosen = st.dataframe(
         table,
         key=key,

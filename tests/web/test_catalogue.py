@@ -140,8 +140,8 @@ def test_a_larger_gap_on_a_prefix_that_a_probe_made_up_is_told_beside_that_of_th
     assert held_out_note(gaps) == held_out_note(gaps.head(0)) == ""
     made_up = gaps.assign(session_id=["S1", "S2", None], gap=[1e-6, 1.952, 2.835])
     assert held_out_note(made_up) == (
-        "Held-out sessions: at most 1.952 logit. The largest gap of all, 2.835 logit, is on a prefix that a probe made "
-        "up."
+        "On held-out sessions the gap is at most 1.952 logit. The largest gap of all, 2.835 logit, is on a prefix that "
+        "a probe made up."
     )
     assert "not finite logit" in held_out_note(made_up.assign(gap=[1e-6, 1.952, float("nan")]))
     assert held_out_note(made_up.assign(gap=[float("nan"), 1.0, 2.0])) == ""
@@ -150,4 +150,4 @@ def test_a_larger_gap_on_a_prefix_that_a_probe_made_up_is_told_beside_that_of_th
 def test_a_wrong_sequence_of_a_setting_that_was_not_proposed_is_no_reason(world):
     run = a_run(world.home / "g", world.sound, world.snapshot, bad={"decoding policy: greedy: invalid sequences": 1.0})
     assert run.report["failures"] == ["event grammar"]
-    assert worst(run).words.startswith("gap of")  # the only wrong row is of an unmasked twin
+    assert worst(run).words.startswith("gap ")  # the only wrong row is of an unmasked twin
