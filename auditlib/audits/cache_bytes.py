@@ -83,14 +83,16 @@ class BytesProbe:
         """Compare what is said of every cache; a refusal to say anything counts as wrong."""
         for moment, cache in self._caches():
             found = self._bounds(cache)
-            if not found.why:
-                continue
-            self.looked += 1
             said: list[object] = []
             problem = refusal(lambda cache=cache, said=said: said.append(self._checked.decoder.cache_bytes(cache)))  # type: ignore[misc]
-            if problem or not found.admit(said[0]):
+            wrong = bool(problem) or not found.admit(said[0])
+            # Where nothing is known of a cache, a number of bytes may be true; one that is none never is.
+            if not found.why and (problem or not wrong):
+                continue
+            self.looked += 1
+            if wrong:
                 heard, due = (problem or f"{said[0]!r} bytes")[:200], f"{found.least:,} to {found.most:,}"
-                self.lies.append(f"{moment}: {heard}, where {found.why} takes {due}")
+                self.lies.append(f"{moment}: {heard}, where {found.why or 'any cache'} takes {due}")
 
     def measurement(self) -> Measurement:
         """How many caches are not said to take what they take."""

@@ -18,7 +18,7 @@ from auditlib.audits.gaps import COLUMNS, PrefixGaps, gap
 from auditlib.audits.growing import Bench
 from auditlib.audits.held_out import HeldOut, Row, batches, held_out, material, written
 from auditlib.audits.offers import inspectable
-from auditlib.audits.parity_probes import CHUNKS, LONG, SINGLE, battery
+from auditlib.audits.parity_probes import CHUNKS, LONG, SINGLE, after_refusals, battery
 from auditlib.audits.precise import load_precise
 from auditlib.audits.stored import PROBE as STORED
 from auditlib.audits.stored import StoredProbe
@@ -82,6 +82,7 @@ class _Parity:
 
     def _beyond(self) -> None:
         self.accepted, self.requests = accepted_beyond(self.bench.checked, self.bench.material)
+        after_refusals(self.bench)
 
 
 def _measure(subject: Subject) -> Findings:

@@ -60,7 +60,11 @@ class CheckedDecoder:
     def reorder(self, cache: Any, parents: Sequence[int]) -> Any:
         """Cache whose row i continues old row `parents[i]`."""
         self._watch()
-        return self.decoder.reorder(cache, torch.tensor(parents, dtype=torch.int64, device=self.device))
+        asked = torch.tensor(parents, dtype=torch.int64, device=self.device)
+        given = asked.clone()
+        moved = self.decoder.reorder(cache, asked)
+        _require_untouched("reorder", (asked,), (given,))
+        return moved
 
     def stack(self, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
         """Events and valid [B, T] of rows of one length."""
@@ -94,10 +98,11 @@ class CheckedDecoder:
         return logits
 
 
-def _require_untouched(verb: str, now: tuple[Tensor, Tensor], given: tuple[Tensor, Tensor]) -> None:
+def _require_untouched(verb: str, now: tuple[Tensor, ...], given: tuple[Tensor, ...]) -> None:
     """Raise DecoderError when a decoder wrote into what it was given: whatever is compared afterwards means nothing."""
     if not all(torch.equal(left, right) for left, right in zip(now, given, strict=True)):
-        raise DecoderError(f"{verb} changed the events or the validity that it was given, which are its caller's")
+        what = "parents" if verb == "reorder" else "events or the validity"
+        raise DecoderError(f"{verb} changed the {what} that it was given, which are its caller's")
 
 
 class Alone:

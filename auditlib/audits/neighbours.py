@@ -20,6 +20,9 @@ from auditlib.audits.work import Piece, Watch
 from auditlib.errors import DecoderError
 from auditlib.numbers import amount
 
+_COMPANIES = (2, 5)
+"""How many rows a batch of one session has."""
+
 
 @dataclass
 class NeighbourGaps:
@@ -72,6 +75,8 @@ class Neighbours:
         next(self._steps(self._warm, other))  # a request that broke off: its cache is never asked for again
         self._compare(self._warm, "a request that broke off", one.row, cold)
         self._beside(one.row, other, cold)
+        for rows in _COMPANIES:
+            self._together(rows, one.row, other)
         again = changed(self._answer(self._warm, one.row), self._answer(self._warm, one.row))
         self.found.repeated += int(again.sum())
         self.found.repeats += again.numel()
@@ -96,6 +101,13 @@ class Neighbours:
         steps = zip(self._steps(self._warm, other), self._steps(self._warm, row), strict=True)
         answer = torch.stack([whole, *(mine for _, mine in steps)])
         self.found.note("beside another session", row, float(gap(answer, cold).max()))
+
+    def _together(self, rows: int, row: Row, other: Row) -> None:
+        """A batch of one session after a batch of another: memory that is kept by the batch, not by the row."""
+        cold = torch.stack(list(self._steps(self._fresh(), row, rows)))
+        list(self._steps(self._warm, other, rows))
+        found = torch.stack(list(self._steps(self._warm, row, rows)))
+        self.found.note(f"another session, {rows} rows at a time", row, float(gap(found, cold).max()))
 
     def _confusion(self, after: str, row: Row, cold: Tensor, other: Tensor) -> None:
         """Whether two requests get one cached answer, bit by bit, that the full path tells apart.
@@ -132,9 +144,10 @@ class Neighbours:
     def _whole(self, checked: CheckedDecoder, row: Row) -> Tensor:
         return checked.full(*checked.stack([row]))[0, -1]
 
-    def _steps(self, checked: CheckedDecoder, row: Row) -> Iterator[Tensor]:
-        logits, cache = checked.prefill(*checked.stack([row]))
-        yield logits[0]
+    def _steps(self, checked: CheckedDecoder, row: Row, rows: int = 1) -> Iterator[Tensor]:
+        """Logits [V] of the last of `rows` equal rows, after a prompt and after each of two more events."""
+        logits, cache = checked.prefill(*checked.stack([row] * rows))
+        yield logits[-1]
         for event in (row[-1], row[-1]):  # the same after twins that share their last event
-            more, cache = checked.extend(*checked.stack([(event,)]), cache)
-            yield more[0, 0]
+            more, cache = checked.extend(*checked.stack([(event,)] * rows), cache)
+            yield more[-1, 0]

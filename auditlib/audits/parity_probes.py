@@ -82,13 +82,17 @@ def _long_chunks(bench: Bench) -> None:
 
 def _uneven_rows(bench: Bench) -> None:
     """Rows that advance by 0 to 3 events each: offsets that move together for all rows are wrong for some."""
-    rows = [*bench.material.rows(4, 14, "uneven"), *bench.material.sample[-4:]]
+    few = [*bench.material.rows(4, 14, "uneven"), *bench.material.sample[-4:]]
+    many = bench.material.rows(_MANY_ROWS, 11, "many uneven")
+    bench.alone.ready(many)
     for side, _ in _UNEVEN:
-        growing, chance = Growing(bench, "uneven rows", Layout(side)), bench.material.random(f"uneven {side}")
-        growing.begin(rows, [1 + index % 4 for index in range(len(rows))])
-        growing.append([index % 2 for index in range(len(rows))])
-        for _ in range(max(len(row) for row in rows)):
-            growing.append([chance.randrange(4) for _ in rows])
+        for rows in (few, many):
+            growing, chance = Growing(bench, "uneven rows", Layout(side)), bench.material.random(f"uneven {side}")
+            growing.begin(rows, [1 + index % 4 for index in range(len(rows))])
+            growing.append([index % 2 for index in range(len(rows))])
+            for _ in range(max(len(row) for row in rows)):
+                growing.append([chance.randrange(4) for _ in rows])
+            growing.full()
 
 
 def _one_event_prefill(bench: Bench) -> None:
@@ -141,6 +145,13 @@ def _boundary(bench: Bench) -> None:
     growing.begin([*rows, *short], [*(len(row) - 2 for row in rows), 1])
     growing.singles(2)
     growing.full()
+
+
+def after_refusals(bench: Bench) -> None:
+    """Rows that are read when a decoder has just refused others: what it had begun for those must not be left over."""
+    for row in bench.material.rows(2, 6, "after refusals"):
+        for first in (1, len(row)):
+            feed(bench, "exact boundary", [row], first, 1)
 
 
 def _dropped_rows(bench: Bench) -> None:

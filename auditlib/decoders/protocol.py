@@ -12,7 +12,7 @@ class Decoder(Protocol):
     """A causal decoder whose cache is a value passed in and given back, never hidden in the model.
 
     Shapes: B rows, T or K positions, V vocabulary size. Events are int64, `valid` is bool, logits are floating point.
-    What stands at invalid positions is never read, but must be finite.
+    What stands at invalid positions is never read, but must be finite, and so must the logits that are given there.
     """
 
     revision: str

@@ -321,3 +321,35 @@ def test_rows_are_made_up_where_sessions_are_too_few(sessions):
     found, _ = measured(subject_of(sessions=sessions))
     assert found["altered requests accepted"].count > 20
     assert found["answer after another session"].count > 5
+
+
+@pytest.mark.parametrize("room", range(4))
+def test_a_context_that_holds_the_longest_session_and_little_more_is_asked_nothing_beyond_it(room):
+    longest = 1 + max(len(session.events) for session in SESSIONS)
+
+    def make(dtype):
+        return Weighted(vocabulary_size=MAP.size, context_length=longest + room, dtype=dtype)
+
+    findings = CACHE_IDENTITY.measure(replace(subject_of(load=make), decoder=make(torch.float32)))
+    assert {one.name: one.value for one in findings.measurements}["answer after another session"] == 0
+
+
+class Pairs(Weighted):
+    """Remembers answers to prompts of exactly two rows by their lengths and last events."""
+
+    def __init__(self, **more):
+        super().__init__(**more)
+        self.memory = {}
+
+    def prefill(self, events, valid):
+        key = tuple((int(keep.sum()), int(row[keep][-1])) for row, keep in zip(events, valid, strict=True))
+        if len(key) != 2:
+            return super().prefill(events, valid)
+        if key not in self.memory:
+            self.memory[key] = super().prefill(events, valid)[0]
+        return self.memory[key].clone(), super().prefill(events, valid)[1]
+
+
+def test_a_memory_of_whole_batches_is_seen():
+    findings = CACHE_IDENTITY.measure(subject_of(Pairs))
+    assert {one.name: one.value for one in findings.measurements}["answer after another session"] > 0.1
