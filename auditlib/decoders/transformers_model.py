@@ -120,7 +120,7 @@ def build_model(config: Any, tensors: Mapping[str, Tensor], dtype: torch.dtype, 
     try:
         with torch.device("meta"):  # a hostile config must not allocate before its weights were seen to fit
             shapes = {name: tuple(tensor.shape) for name, tensor in model_class(config).state_dict().items()}
-        tied = set(model_class._tied_weights_keys) if config.tie_word_embeddings else set()  # noqa: SLF001
+        tied = dict(model_class._tied_weights_keys) if config.tie_word_embeddings else {}  # noqa: SLF001
     except Exception as problem:
         raise RevisionError(f"{where}: transformers cannot build it ({_line(problem)})") from problem
     _require_fit(tensors, shapes, tied, where)
@@ -183,9 +183,9 @@ def _check_rope(config: Any, where: str) -> None:
 
 
 def _require_fit(
-    tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], tied: set[str], where: str
+    tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], tied: Mapping[str, str], where: str
 ) -> None:
-    missing, extra = sorted(set(shapes) - set(tensors) - tied), sorted(set(tensors) - set(shapes))
+    missing, extra = sorted(set(shapes) - set(tensors) - set(tied)), sorted(set(tensors) - set(shapes))
     if missing or extra:
         raise RevisionError(f"{where}: lacks tensors {missing[:5]} and has {extra[:5]}, unlike config.json")
     for name, tensor in tensors.items():
@@ -195,6 +195,12 @@ def _require_fit(
             )
         if not bool(torch.isfinite(tensor).all()):
             raise RevisionError(f"{where}: tensor {name} holds numbers that are not finite; restore the weights")
+    for name, source in tied.items():
+        # Tying would overwrite one of the two without a word: what is audited is then not what the file holds.
+        if name in tensors and not torch.equal(tensors[name].float(), tensors[source].float()):
+            raise RevisionError(
+                f"{where}: {name} differs from {source}, yet config.json ties them; set tie_word_embeddings to false"
+            )
 
 
 def _replace_norms(model: nn.Module) -> None:

@@ -269,3 +269,19 @@ def test_the_folder_is_checked_as_every_revision_is(tmp_path):
     (tmp_path / "it" / "modeling_evil.py").write_text("raise SystemExit")
     with pytest.raises(RevisionError, match="modeling_evil"):
         open_revision(tmp_path / "it")
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_a_head_beside_tied_embeddings_must_be_equal_to_them(family, tmp_path):
+    config = library_config(family, tie_word_embeddings=True)
+    model = library_model(config)
+    tied = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    events = some_events(2, 6)
+    once = folder_of(tmp_path / "once", config, save(library_weights(model))).decoder()
+    twice = folder_of(tmp_path / "twice", config, save(tied)).decoder()
+    assert torch.equal(*(decoder.full(events, everywhere(events)) for decoder in (once, twice)))
+    tied["lm_head.weight"][0, 0] += 1
+    with pytest.raises(RevisionError, match=r"lm_head\.weight differs from .*set tie_word_embeddings to false"):
+        folder_of(tmp_path / "differs", config, save(tied)).decoder()
+    apart = folder_of(tmp_path / "apart", {**config, "tie_word_embeddings": False}, save(tied)).decoder()
+    assert not torch.equal(apart.full(events, everywhere(events)), once.full(events, everywhere(events)))
