@@ -72,7 +72,9 @@ def _case(name: str, document: Mapping[str, Any], located: str) -> ShownCase:
     asked, against = document["asked"], document.get("against")
     gap = document["gap"] if isinstance(document["gap"], str) else number(document["gap"])
     events = row_events(asked["steps"], asked["row"])
-    words = f"gap {gap} where {number(document['limit'])} is allowed, after {plural(len(events), 'event')}"
+    # The start is no event that anybody entered; the inspector does not count it either.
+    after = plural(max(len(events) - 1, 0), "event")
+    words = f"gap {gap} where {number(document['limit'])} is allowed, after the start and {after}"
     return ShownCase(
         check=str(document["check"]),
         words=words,

@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from auditlib.runs.folder import Run
-from auditlib.views.text import safe
+from auditlib.views.text import in_markdown, safe
 from auditlib.web import cases, kept, revision_facts, state, tables
 from auditlib.web.catalogue import Entry
 
@@ -45,6 +45,8 @@ def counterexamples(here: state.Selection, run: Run, audit: str) -> None:
         with st.container(border=True):
             st.text(f"{safe(case.check)}: {safe(case.words)}")
             st.code("\n".join(_calls(here.entry, case)), language=None, wrap_lines=True)
+            if broken := _against_the_rules(here.entry, case):
+                st.caption(broken)
             if case.located:
                 st.text(safe(case.located, 400))
             _links(here, run, case)
@@ -54,6 +56,21 @@ def _calls(entry: Entry | None, case: cases.ShownCase) -> list[str]:
     """Both sides of the comparison, a call a line."""
     lines = ["asked:", *(f"  {_call(entry, step)}" for step in case.asked)]
     return [*lines, "against:", *(f"  {_call(entry, step)}" for step in case.against)] if case.against else lines
+
+
+def _against_the_rules(entry: Entry | None, case: cases.ShownCase) -> str:
+    """Where the case breaks the event order under every condition of a session; empty where it keeps it under one."""
+    compiled, ids = revision_facts.order(entry), [int(event) for event in case.events.split("-") if event]
+    if compiled is None:
+        return ""
+    found = [one.first_wrong(ids[1:], ended=False) for one in compiled.automata().values()]
+    if None in found or found[0] is None:
+        return ""
+    name = in_markdown(compiled.event_map.name(found[0].event), 60)
+    return (
+        f"No session goes this way: event {found[0].position + 1}, {name}, breaks the event order. "
+        "Shrinking keeps the failure, not the rules."
+    )
 
 
 def _call(entry: Entry | None, step: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from auditlib.web.uploads import keep
 
 _KINDS = ["csv", "tsv", "txt", "xes", "xml", "parquet", "gz", "zip"]
 _NONE = "(none)"
+_KEYS = ["session", "customer", "asset"]
 
 
 def wizard(here: state.Selection) -> None:
@@ -58,11 +59,12 @@ def undo_newest(here: state.Selection) -> None:
 
 def split_form(here: state.Selection) -> None:
     """How to split what is in the store now; the split becomes a new snapshot beside the old ones."""
+    st.subheader("Make a new split", anchor=False)
     with st.form("split"):
         by = st.multiselect(
             "What must not stand on both sides",
-            ["session", "customer", "asset"],
-            default=["session"],
+            _KEYS,
+            default=_split_by(here),
             key="split-by",
             help="Sessions that share one of these stay together. A missing value joins nobody.",
         )
@@ -75,6 +77,14 @@ def split_form(here: state.Selection) -> None:
     if pressed:
         terms = work.SplitTerms(tuple(by), float(share), int(seed), latest, leave_out)
         parts_jobs.start(f"split|{terms}", "Split of the store", work.split(here.places.store, terms))
+
+
+def _split_by(here: state.Selection) -> list[str]:
+    """What the shown snapshot was split by: who splits anew mostly changes something else."""
+    if here.snapshot is None:
+        return _KEYS[:1]
+    by = sessions_facts.leakage(here.places.store, here.snapshot).by
+    return [key for key in _KEYS if key in by]
 
 
 def _ask_and_import(here: state.Selection, file: Path, seen: LogPreview) -> None:

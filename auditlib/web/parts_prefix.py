@@ -63,13 +63,17 @@ def _pickers(found: dict[str, Session], mapping: EventMap, ids: tuple[int, ...])
     if problem := st.session_state.pop(_FAILED, None):
         st.error(in_markdown(problem, 600))
     left, right = st.columns(2)
+    session = address.value("session") or ""
+    whole = found.get(session)
+    # The box names the session while all of it is shown; else choosing it again must be possible.
+    st.session_state["pick-session"] = session if whole and ids == _whole(whole, mapping) else None
     left.selectbox(
         "A held-out session",
         list(found),
         index=None,
         key="pick-session",
         format_func=lambda one: f"{safe(one, 40)} · {len(found[one].events)} events",
-        placeholder="Choose one, or type its id",
+        placeholder=f"From {safe(session, 40)}; choose any" if session else "Choose one, or type its id",
         on_change=lambda: _show_session(found, mapping),
         help=TERMS["prefix"],
     )
@@ -83,6 +87,14 @@ def _pickers(found: dict[str, Session], mapping: EventMap, ids: tuple[int, ...])
     )
     if len(ids) == 1:
         st.info("Nothing but the start is shown. Choose a session, paste events, or append one below.")
+
+
+def _whole(session: Session, mapping: EventMap) -> tuple[int, ...] | None:
+    """Ids of a whole session; None where this revision's map does not know all of its events."""
+    try:
+        return prefix_choice.of_session(session, mapping)
+    except PrefixgateError:
+        return None
 
 
 def _flags(compiled: CompiledOrder, session: Session | None) -> tuple[bool, ...]:

@@ -89,9 +89,9 @@ def _reuse_words(found: Reuse, tolerance: float | None) -> None:
     if found.accepted:
         st.info("Accepted: the cache holds exactly what the request needs before its last event.")
     else:
-        st.success(
-            f"Rejected by its {in_markdown(found.field)}: {in_markdown(found.reason, 600)}", icon=":material/block:"
-        )
+        # The guard itself knows ids only; the caption below names the events.
+        reason = "it holds other events than the request begins with" if found.field == "events" else found.reason
+        st.success(f"Rejected by its {in_markdown(found.field)}: {in_markdown(reason, 600)}", icon=":material/block:")
     if found.problem:
         st.text(f"Without the guard the decoder itself would have refused: {safe(found.problem, 400)}")
         return

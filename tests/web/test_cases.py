@@ -54,7 +54,7 @@ def test_a_rows_events_are_followed_through_reorders_and_padding():
 
 def test_a_case_is_told_with_its_gap_its_limit_and_its_events(run):
     (case,) = cases_of(run, "cache parity")
-    assert case.words == "gap 0.86 where 1.00e-5 is allowed, after 2 events"
+    assert case.words == "gap 0.86 where 1.00e-5 is allowed, after the start and 1 event"
     assert case.events == "4-5"
     assert cases_of(run, "causality") == ()
 
@@ -88,4 +88,4 @@ def test_two_runs_of_one_minute_are_told_apart(run, tmp_path, monkeypatch):
     box = opened("board").sidebar.selectbox(key="run")
     assert sorted(box.options) == ["2026-11-30 10:00 UTC · refused · 0a1b2c3d", "2026-11-30 10:00 UTC · refused · r2"]
     box.set_value("2026-11-30 10:00 UTC · refused · r2").run()
-    assert "Run r2 of" in words(opened("board", run="r2"))
+    assert "run r2 of" in words(opened("board", run="r2"))
