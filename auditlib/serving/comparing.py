@@ -7,6 +7,7 @@ margin: what logits would have to move by, at least, for the full path to choose
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -34,7 +35,8 @@ class Difference:
     """How an answer compares with the full path's, whose events have the digest `digest`.
 
     Where they differ: the first differing new event (`step`, from 0), the full path's `margin` there and the largest
-    `gap` between the two paths' logits there, for the row alone; None where they are equal.
+    `gap` between the two paths' logits there, for the row alone; None where they are equal. Margin and gap are None
+    too where they were not measured, or are no finite numbers: such a difference is never a tie.
     """
 
     digest: str
@@ -57,6 +59,18 @@ def events_digest(events: Sequence[int]) -> str:
     return f"sha256:{hashlib.sha256('-'.join(map(str, events)).encode()).hexdigest()}"
 
 
+def apart(given: Finished, exact: Finished) -> Difference:
+    """Whether and where `given` leaves `exact`, the answer by full prefixes; by how much is not measured."""
+    return _apart(given.best.events, exact.best.events)
+
+
+def _apart(given: Row, exact: Row) -> Difference:
+    if given == exact:
+        return Difference(events_digest(exact))
+    step = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(given, exact, strict=False)))
+    return Difference(events_digest(exact), step)
+
+
 def compared(served: Served, given: Finished, exact: Finished) -> Difference:
     """How `given` compares with `exact`, the answer by full prefixes to the same request."""
     return compare_events(served, given.encoded, given.best.events, exact.best.events)
@@ -65,16 +79,23 @@ def compared(served: Served, given: Finished, exact: Finished) -> Difference:
 @torch.no_grad()
 def compare_events(served: Served, encoded: Encoded, given: Row, exact: Row) -> Difference:
     """How the new events `given` compare with `exact`, those of the full path for the same request."""
-    digest = events_digest(exact)
-    if given == exact:
-        return Difference(digest)
-    step = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(given, exact, strict=False)))
-    row = (*encoded.prefix, *exact[:step])
-    full = _logits(FullPath, served, row)
-    gap = float((full - _logits(CachedPath, served, row)).abs().max())
+    found = _apart(given, exact)
+    if found.step is None:
+        return found
+    row = (*encoded.prefix, *exact[: found.step])
+    full, cached = _logits(FullPath, served, row), _logits(CachedPath, served, row)
+    # Where both say -inf they agree, although -inf less -inf is no number.
+    gap = float(torch.where(full == cached, 0.0, (full - cached).abs()).max())
     if served.setting.kind == "beam":
-        return Difference(digest, step, _beam_margin(served, encoded.prefix, given, exact), gap)
-    return Difference(digest, step, _margin(served, encoded, row, step, full), gap)
+        margin = _beam_margin(served, encoded.prefix, given, exact)
+    else:
+        margin = _margin(served, encoded, row, found.step, full)
+    return replace(found, margin=_finite(margin), gap=_finite(gap))
+
+
+def _finite(value: float) -> float | None:
+    """The number, or None for what is none: neither JSON nor a reader of the log has a use for NaN and infinity."""
+    return value if math.isfinite(value) else None
 
 
 def _logits(path: type[FullPath | CachedPath], served: Served, row: Row) -> Tensor:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Self
 
 from auditlib.errors import EngineFailedError, RequestFailedError, RequestRefusedError
-from auditlib.serving.comparing import compared
+from auditlib.serving.comparing import apart, compared
 from auditlib.serving.engine import Engine, Finished
 from auditlib.serving.log_row import LogRow
 from auditlib.serving.moments import Clock
@@ -221,16 +221,21 @@ class Service:
         return number < self._compare * 2**64
 
     async def _log_compared(self, encoded: Encoded, given: Given, arrival: int, rows: RowMaker) -> None:
-        """Answer once more by the full prefix path, and log both. A comparison that fails is logged as missing."""
+        """Answer once more by the full prefix path, and log both. The row is written whatever fails meanwhile.
+
+        A comparison that gave no second answer is logged as missing, one that could not be measured as a mismatch.
+        """
         try:
             if given.route.served is self.served:
                 exact = await asyncio.wait_for(self._exact.answer(encoded), self._timeout)
-                difference = await asyncio.to_thread(compared, self.served, given.finished, exact)
-                self.counts.compared += 1
-                self.counts.mismatches += difference.differs
-                given = replace(given, difference=difference)
-        except (EngineFailedError, TimeoutError):
+                given = replace(given, difference=apart(given.finished, exact))
+                measured = await asyncio.to_thread(compared, self.served, given.finished, exact)
+                given = replace(given, difference=measured)
+        except BaseException:  # noqa: BLE001 - a task's error is seen by nobody, and the row would be gone with it
             self.counts.failed["comparison"] += 1
+        if given.difference is not None:
+            self.counts.compared += 1
+            self.counts.mismatches += given.difference.differs
         self._log(rows.answered(given, arrival))
 
     # -- what goes out and what is kept ------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from dataclasses import replace
 
@@ -11,12 +12,15 @@ import torch
 
 from auditlib.errors import RequestFailedError, RequestRefusedError
 from auditlib.serving.comparing import NO_CHOICE, compare_events, events_digest
+from auditlib.serving.keeping import Keeper
 from auditlib.serving.log_row import to_table
 from auditlib.serving.moments import Clock
 from auditlib.serving.request import Request, encode
+from auditlib.serving.request_log import RequestLog
 from auditlib.serving.routes import Label
 from auditlib.serving.service import Service
 from tests.doubles import ToyDecoder
+from tests.serving.processes import rows_in
 from tests.serving.test_serving_engine import MAP, SETTINGS, Forgetful, alone, gpt, requests_for, toy
 
 END = MAP.end
@@ -292,6 +296,76 @@ def test_answers_are_compared_with_the_full_path_and_wrong_ones_are_seen():
         for row in differing:
             assert row.first_differing_step is not None
             assert row.margin > 2 * served.tolerance
+
+
+class NeverPads(ToyDecoder):
+    """Gives padding no chance at all, which is allowed; its cached path, where `turned`, swaps events."""
+
+    turned = True
+
+    def next_logits(self, row):
+        return [-math.inf, *super().next_logits(row)[1:]]
+
+    def extend(self, events, valid, cache):
+        logits, cache = super().extend(events, valid, cache)
+        return (logits.roll(1, -1) if self.turned else logits), cache
+
+
+class CannotBeMeasured(NeverPads):
+    """Its cached path answers once, and fails when it is asked again how far apart the paths are."""
+
+    prefills = 0
+
+    def prefill(self, events, valid):
+        self.prefills += 1
+        if self.prefills > 1:
+            raise self.problem
+        return super().prefill(events, valid)
+
+
+@pytest.mark.parametrize("setting", ["greedy", "unmasked", "beam", "sampled"])
+def test_a_wrong_answer_has_its_row_also_where_gap_and_margin_are_no_numbers(setting, tmp_path):
+    served = toy(setting, decoder=NeverPads(MAP.size, 14))
+    keeper = Keeper(RequestLog(tmp_path))
+    answers, _, service, _ = ask_all(
+        lambda _: Service(served, keep=keeper.keep, compare=1.0, timeout=10), plain(requests_for(served, 20))
+    )
+    keeper.close()
+    given = [answer for answer in answers if not isinstance(answer, Exception)]
+    rows = rows_in(tmp_path)
+    assert len(rows) == len(answers) == 20
+    assert (keeper.lost, service.counts.failed["comparison"], service.counts.compared) == (0, 0, len(given))
+    differing = [row for row in rows if not row["error"] and row["events_digest"] != row["shadow_events_digest"]]
+    assert len(differing) == service.counts.mismatches > 0
+    assert all(row["first_differing_step"] is not None for row in differing)
+    for name in ("margin", "largest_logit_gap"):
+        assert all(row[name] is None or math.isfinite(row[name]) for row in differing)
+
+
+def test_logits_that_are_minus_infinity_on_both_paths_are_no_gap():
+    decoder = NeverPads(MAP.size, 14)
+    decoder.turned = False
+    served = toy(decoder=decoder)
+    one = encode(Request("s", ("c",)), served)
+    exact = alone(served, one).events
+    assert compare_events(served, one, (3 if exact[0] != 3 else 4, *exact[1:]), exact).gap == 0.0
+
+
+@pytest.mark.parametrize("problem", [RuntimeError("gone"), SystemExit(3), asyncio.CancelledError()])
+def test_a_wrong_answer_that_cannot_be_measured_is_logged_as_wrong(problem, tmp_path):
+    decoder = CannotBeMeasured(MAP.size, 14)
+    decoder.problem = problem
+    keeper = Keeper(RequestLog(tmp_path))
+    request = Request("s", ("c",), {}, 5, "r")
+    [answer], _, service, _ = ask_all(
+        lambda _: Service(toy(decoder=decoder), keep=keeper.keep, compare=1.0, timeout=10), [request]
+    )
+    keeper.close()
+    [row] = rows_in(tmp_path)
+    assert (answer.path, row["error"]) == ("cached", None)
+    assert row["events_digest"] != row["shadow_events_digest"] is not None
+    assert (row["margin"], row["largest_logit_gap"]) == (None, None)
+    assert (service.counts.failed["comparison"], service.counts.mismatches) == (1, 1)
 
 
 @pytest.mark.parametrize(("second", "tie"), [(1.0 + 1e-7, True), (1.0 + 1e-5, False), (3.0, False)])
