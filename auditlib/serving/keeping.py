@@ -12,7 +12,7 @@ _MOST_NAMES = 100_000  # of requests without a row; far more than can be under w
 
 
 class Keeper:
-    """Takes every row of every arm: counts it, then writes it where there is a log. Never raises for a disk."""
+    """Takes the rows of all arms: counts each and writes it where there is a log. Never raises for a row or disk."""
 
     def __init__(self, log: RequestLog | None) -> None:
         self._log = log
@@ -21,6 +21,8 @@ class Keeper:
         self.lost = 0
         self.failure: str | None = None
         """Why the newest row could not be written; None when it was, or when there is no log."""
+        self.first_failure: str | None = None
+        """Why the first row that was lost could not be written; it stays, whatever is written afterwards."""
         self._without_row: set[str] = set()
 
     def keep(self, row: LogRow) -> None:
@@ -30,12 +32,13 @@ class Keeper:
             return
         try:
             self._log.keep(row)
-        except OSError as problem:
+        except (OSError, ValueError, TypeError) as problem:  # a full disk, or a value that no column takes
             self.lost += 1
             # The new arm only: a rollout is judged by its rows, and must not go on where they are missing.
             if row.arm == "new" and len(self._without_row) < _MOST_NAMES:
                 self._without_row.add(row.request_id)
-            self.failure = f"the request log cannot be written ({problem.strerror or problem})"
+            self.failure = f"the request log cannot be written ({_why(problem)})"
+            self.first_failure = self.first_failure or self.failure
         else:
             self.written += 1
             self.failure = None
@@ -50,8 +53,8 @@ class Keeper:
             return
         try:
             self._log.close()
-        except OSError as problem:
-            self.failure = f"the request log cannot be closed ({problem.strerror or problem}); its journal stays"
+        except (OSError, ValueError, TypeError) as problem:
+            self.failure = f"the request log cannot be closed ({_why(problem)}); its journal stays"
 
     def to_json(self) -> dict[str, Any] | None:
         """How the log fares, for the health report; None where none is kept."""
@@ -64,3 +67,7 @@ class Keeper:
             "failure": self.failure,
             "recovered": {"rows": saved.rows, "broken_lines": saved.broken},
         }
+
+
+def _why(problem: Exception) -> str:
+    return (problem.strerror if isinstance(problem, OSError) else None) or str(problem)

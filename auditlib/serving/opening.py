@@ -109,7 +109,7 @@ class OpenService:
 
     async def health(self) -> dict[str, Any]:
         """What serves, how, and what is wrong: "ok", "degraded" where something is, "failed" when nothing answers."""
-        own = self.main.health()
+        own, is_open = self.main.health(), self._arms is None or self._is_open()
         on_disk = {name: await asyncio.to_thread(one.state) for name, one in self._watched.items()}
         reasons = list(self._reasons(on_disk))
         parts = [service.health()["status"] for service in self.services.values()]
@@ -122,7 +122,7 @@ class OpenService:
             "on_disk": on_disk,
             "stage": None if self.stage is None else {
                 "name": self.stage.name, "share": self.stage.share, "shadow": self.stage.shadow,
-                "new_arm": "closed" if self._closed else "open",
+                "new_arm": "open" if is_open else "closed",
             },
             "arms": {arm: service.health() for arm, service in self.services.items()},
             "fallbacks": {arm: dict(service.counts.fallbacks) for arm, service in self.services.items()},
@@ -136,7 +136,8 @@ class OpenService:
 
     def _is_open(self) -> bool:
         """Whether the new arm takes part; it never does again in this process after a row was lost."""
-        self._closed = self._closed or self.keeper.failure
+        # The first failure, not the newest: a row that was written since then has not brought back the lost one.
+        self._closed = self._closed or self.keeper.first_failure
         return self._closed is None
 
     def _reasons(self, on_disk: Mapping[str, str]) -> list[str]:

@@ -16,6 +16,7 @@ import pytest
 from auditlib.errors import InputError
 from auditlib.serving.arms import Stage, takes_new
 from auditlib.serving.engine import Engine
+from auditlib.serving.keeping import Keeper
 from auditlib.serving.moments import Clock
 from auditlib.serving.opening import ServiceOptions, open_service
 from auditlib.serving.planted_failures import FAILURES, planted
@@ -155,6 +156,52 @@ def test_a_rollout_that_loses_a_row_leaves_everything_to_its_fallback_for_good(s
     late = [row for row in rows if row["request_id"] in {one.request.request_id for one in requests[30:]}]
     assert {row["arm"] for row in late} == {"fallback"}
     assert len(late) == 10
+
+
+class LosesOne(RequestLog):
+    """A log on a disk that is full for one row of the new arm, and never again."""
+
+    lost = False
+
+    def keep(self, row):
+        if row.arm == "new" and not self.lost:
+            self.lost = True
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().keep(row)
+
+
+@pytest.mark.parametrize(
+    ("stage", "compare"), [(HALF, 1.0), (Stage("shadow", 0.0, shadow=True), 0.0)], ids=["compared", "shadow"]
+)
+def test_a_row_lost_behind_an_answer_closes_the_new_arm_though_the_next_one_was_written(stage, compare, tmp_path):
+    new = [one for one in requests_for(toy(), 60) if takes_new(one.request.request_id, 0.5)]
+    service = opened(toy(), EARLIER, stage=stage, log=LosesOne(tmp_path), compare=compare)
+
+    def until_all_is_told():
+        while service.keeper.written + service.keeper.lost < (12 if stage.shadow else 6):
+            time.sleep(0.01)
+
+    async def script(app):
+        await asyncio.gather(*(post(app, question(one)) for one in new[:6]))
+        await asyncio.to_thread(until_all_is_told)
+        assert service.keeper.lost == 1
+        return (await call(app)).document, [await post(app, question(one)) for one in new[6:12]]
+
+    health, after = with_app(lambda: service, script)
+    assert service.keeper.failure is None  # the newest row was written
+    assert (health["status"], health["stage"]["new_arm"]) == ("degraded", "closed")
+    assert any("until a restart: the request log cannot be written" in reason for reason in health["reasons"])
+    assert {reply.document["artifact"] for reply in after} == {"sha256:earlier"}
+
+
+def test_a_row_that_no_column_takes_is_counted_as_lost_and_troubles_nobody(tmp_path):
+    keeper = Keeper(RequestLog(tmp_path))
+    keeper.keep(replace(a_row(0), margin=float("nan")))
+    keeper.keep(replace(a_row(1), cache_bytes=object()))
+    keeper.keep(a_row(2))
+    keeper.close()
+    assert (keeper.lost, keeper.written, keeper.has_no_row("r1")) == (2, 1, True)
+    assert [row["request_id"] for row in rows_in(tmp_path)] == ["r2"]
 
 
 def test_a_canary_gives_each_request_to_the_arm_of_its_id(tmp_path):
