@@ -7,7 +7,6 @@ reference gives? Each half names its adapter and config, and which listed file s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +107,7 @@ def load_paired(source: Source) -> PairedDecoder:
     """Both halves of a revision's config `{"full": HALF, "cached": HALF}`.
 
     A HALF is `{"decoder": name of a built-in adapter, "config": {…}, "files": {file it asks for: file in the folder}}`.
-    RevisionError for a half that is code or a pair itself.
+    RevisionError for a half that is code or a pair itself, and for a name in `files` that its adapter never asks for.
     """
     entries = Entry(dict(source.config), str(source.folder / "revision.json"), RevisionError, "config").members(HALVES)
     reference, deployed = (_half(source, entries[name]) for name in HALVES)
@@ -124,14 +123,17 @@ def _half(source: Source, entry: Entry) -> Decoder:
         known = ", ".join(sorted(set(ADAPTERS) - {"paired"}))
         members["decoder"].refuse(f"a half is one of {known}; code can pair decoders itself by PairedDecoder")
     config = {key: value.value for key, value in members["config"].mapping().items()}
-    names = _names(members["files"]) if "files" in members else {}
+    names = members["files"].mapping() if "files" in members else {}
+    files = {asked: entry.text() for asked, entry in names.items()}
+    met: set[str] = set()
 
     def read(asked: str, most: int) -> bytes:
         """Bytes of the listed file that stands for the one asked for; its digest is checked as that of any file."""
-        return source.read(names.get(asked, asked), most)
+        met.add(asked)
+        return source.read(files.get(asked, asked), most)
 
-    return ADAPTERS[name](replace(source, config=config, read=read))
-
-
-def _names(entry: Entry) -> Mapping[str, str]:
-    return {asked: value.text() for asked, value in entry.mapping().items()}
+    decoder = ADAPTERS[name](replace(source, config=config, read=read))
+    # A mistyped name would leave both halves with one file, and the pair would agree with itself.
+    if unmet := sorted(set(names) - met):
+        names[unmet[0]].refuse(f"the adapter {name} asks for no such file, only for {', '.join(sorted(met))}")
+    return decoder

@@ -84,6 +84,8 @@ def test_what_neither_half_offers_is_refused():
         (half(), half(files={"model.safetensors": "../model.safetensors"}), "lists no file"),
         (half(), half(files={"model.safetensors": "/etc/passwd"}), "lists no file"),
         (half(), half(files={"model.safetensors": 3}), "write a string"),
+        (half(), half(files={"model.safetensor": "model.safetensors"}), "asks for no such file, only for model.safe"),
+        (half(files={"weights": "nowhere.safetensors"}), half(), "asks for no such file, only for model.safetensors"),
         (half(), half(files=["model.safetensors"]), "write an object"),
         (half(), half(folder="elsewhere"), "folder"),
         (half(), {"decoder": "event_gpt"}, "lacks 'config'"),
