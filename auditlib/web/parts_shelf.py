@@ -49,7 +49,7 @@ def _label(name: str, found: Shelved | None) -> str:
     """An artifact as its revision, the moment of its run and its first digits; its folder where it says nothing."""
     if found is None or not found.revision:
         return safe(name)
-    return f"{safe(found.revision, 60)} · {_made(found.run)} · {short(found.digest)}"
+    return f"{safe(found.revision, 60)} · {_made(found.run)} · {short(found.digest)[:8]}"
 
 
 def _made(run: str) -> str:

@@ -21,7 +21,7 @@ from auditlib.views.markdown import to_markdown
 from auditlib.views.report import to_html
 from auditlib.views.summary import headline, sentence
 from auditlib.views.text import in_markdown, safe
-from auditlib.web import clock, parts, state
+from auditlib.web import clock, state
 from auditlib.web.desk import Desk, explain
 from auditlib.web.exports import named
 from auditlib.web.roster import missing
@@ -42,7 +42,8 @@ def why(run: Run) -> None:
     reasons = list(dict.fromkeys(found))
     if reasons:
         with st.expander(f"All reasons ({len(reasons)})"):
-            parts.lines([safe(_with_figures(run.report, reason), 300) for reason in reasons])
+            # a list, because a phone shows each reason on two lines
+            st.markdown("\n".join(f"- {in_markdown(_with_figures(run.report, reason))}" for reason in reasons))
 
 
 def signatures(desk: Desk, here: state.Selection, run: Run) -> None:
