@@ -153,7 +153,7 @@ class Generation:
         grown = lanes.grown(parents, events, scores)
         ended = events == self.event_map.end
         for row in ended.nonzero()[0].tolist():
-            owner, forced = int(grown.owners[row]), self._forced(lanes, allowed, int(parents[row]))
+            owner, forced = int(grown.owners[row]), self._forced(lanes, scores, allowed, int(parents[row]))
             score, sample = float(grown.scores[row]), int(grown.samples[row])
             outcome.add_ended(owner, grown.emitted(row), score, forced=forced, sample=sample)
         # A prefix with all its hypotheses is left alone; its other rows could only replace finished ones.
@@ -172,12 +172,14 @@ class Generation:
             return pick_sampled(scores, self.setting, torch.from_numpy(lanes.next_draws()))
         return pick_likeliest(scores)
 
-    def _forced(self, lanes: Lanes, allowed: Tensor, row: int) -> bool:
+    def _forced(self, lanes: Lanes, scores: Tensor, allowed: Tensor, row: int) -> bool:
         """Whether only the budget left a row nothing but the end."""
         if not self.setting.order_mask or int(allowed[row].sum()) > 1:
             return False
         alone = lanes.take(np.array([row]))  # asked again without a budget: is there anything else?
-        return int(alone.allowed_without_budget(self.decoder.vocabulary_size).sum()) > 1
+        unhurried = alone.allowed_without_budget(self.decoder.vocabulary_size)[0]
+        # What the decoder itself rules out was no choice: no larger budget would have brought it.
+        return int((unhurried & (scores[row] > -torch.inf)).sum()) > 1
 
 
 def _log_probabilities(logits: Tensor) -> Tensor:

@@ -222,6 +222,16 @@ def test_a_decoder_that_rules_everything_out_stops_without_an_event():
         assert {(found.events, found.stop) for found in run(decoder, [(1,)], setting)[0]} == {((), "no legal event")}
 
 
+@pytest.mark.parametrize("setting", [GREEDY, SAMPLED, BEAM], ids=lambda setting: setting.name)
+@pytest.mark.parametrize(
+    ("other", "max_new", "forced"), [(-math.inf, 8, False), (-math.inf, 1, False), (-9.0, 1, True)]
+)
+def test_an_end_is_forced_only_where_a_larger_budget_would_have_left_a_choice(setting, other, max_new, forced):
+    decoder = ToyDecoder(MAP.size, 16, logits=lambda row: [0.0 if event == 2 else other for event in range(MAP.size)])
+    for found in run(decoder, [(1, OPENED)], setting, max_new=max_new)[0]:
+        assert (found.events, found.forced, found.chosen_end) == ((2,), forced, not forced)
+
+
 def test_a_choice_beside_the_mask_is_refused(monkeypatch):
     monkeypatch.setattr(
         generation, "pick_likeliest", lambda scores: (np.arange(len(scores)), np.zeros(len(scores), dtype=int))
