@@ -61,9 +61,11 @@ def split_form(here: state.Selection) -> None:
     """How to split what is in the store now; the split becomes a new snapshot beside the old ones."""
     st.subheader("Make a new split", anchor=False)
     with st.form("split"):
-        by = st.multiselect(
+        # not st.multiselect: its white words could not be read on the light blue that dark mode needs elsewhere
+        by = st.pills(
             "What must not stand on both sides",
             _KEYS,
+            selection_mode="multi",
             default=_split_by(here),
             key="split-by",
             help="Sessions that share one of these stay together. A missing value joins nobody.",
@@ -75,7 +77,8 @@ def split_form(here: state.Selection) -> None:
         leave_out = st.checkbox("Leave out sessions that would join the two sides", key="split-quarantine")
         pressed = st.form_submit_button("Split")
     if pressed:
-        terms = work.SplitTerms(tuple(by), float(share), int(seed), latest, leave_out)
+        # in one order, whichever was pressed first: it is the same split
+        terms = work.SplitTerms(tuple(key for key in _KEYS if key in by), float(share), int(seed), latest, leave_out)
         parts_jobs.start(f"split|{terms}", "Split of the store", work.split(here.places.store, terms))
 
 
