@@ -64,12 +64,20 @@ class Arms:
         """The answer of the arm that the request belongs to; errors are those of `Service.answer`."""
         stage = self.stage
         if stage.shadow:
-            task = asyncio.create_task(self._listen(request))
-            # Held on to: the event loop itself keeps no more than a weak reference to a task.
-            self._listening.add(task)
-            task.add_done_callback(self._listening.discard)
+            if not self._is_under_way(request.request_id):
+                self._let_listen(request)
             return await self.fallback.answer(request)
         return await (self.new if takes_new(request.request_id, stage.share) else self.fallback).answer(request)
+
+    def _is_under_way(self, request_id: str) -> bool:
+        """Whether either arm is at work under this id: the new arm may still listen when its caller asks again."""
+        return self.new.is_under_way(request_id) or self.fallback.is_under_way(request_id)
+
+    def _let_listen(self, request: Request) -> None:
+        task = asyncio.create_task(self._listen(request))
+        # Held on to: the event loop itself keeps no more than a weak reference to a task.
+        self._listening.add(task)
+        task.add_done_callback(self._listening.discard)
 
     def move_to(self, stage: Stage) -> None:
         """Assign requests that come from now on by another stage; those under way end as they began."""

@@ -59,6 +59,12 @@ def events_digest(events: Sequence[int]) -> str:
     return f"sha256:{hashlib.sha256('-'.join(map(str, events)).encode()).hexdigest()}"
 
 
+def is_compared(request_id: str, share: float) -> bool:
+    """Whether a request is among those that are compared; chosen by its id, so that the choice can be repeated."""
+    number = int.from_bytes(hashlib.sha256(f"compare {request_id}".encode()).digest()[:8], "big")
+    return number < share * 2**64
+
+
 def apart(given: Finished, exact: Finished) -> Difference:
     """Whether and where `given` leaves `exact`, the answer by full prefixes; by how much is not measured."""
     return _apart(given.best.events, exact.best.events)

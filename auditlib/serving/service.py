@@ -7,7 +7,6 @@ artifact. Whatever fails on the way, a request gets an answer that was checked, 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from functools import partial
 from typing import Any, Self
 
 from auditlib.errors import EngineFailedError, RequestFailedError, RequestRefusedError
-from auditlib.serving.comparing import apart, compared
+from auditlib.serving.comparing import apart, compared, is_compared
 from auditlib.serving.engine import Engine, Finished
 from auditlib.serving.log_row import LogRow
 from auditlib.serving.moments import Clock
@@ -47,7 +46,8 @@ class Counts:
 class Service:
     """One artifact, served. Use as `async with Service(served) as service: answer = await service.answer(request)`.
 
-    `fallback` is the earlier artifact that answers where this one fails. `keep` takes the log row of every request.
+    `fallback` is the earlier artifact that answers where this one fails. `keep` takes the log row of every request but
+    one: who is refused because the same id is under way has none, for its row would speak of the other request.
     `compare` is the share of requests, chosen by request id, whose answer is compared with the full prefix path.
     """
 
@@ -95,6 +95,10 @@ class Service:
         """Requests that wait for their answer."""
         return len(self._under_way)
 
+    def is_under_way(self, request_id: str) -> bool:
+        """Whether a request of this id waits for its answer."""
+        return request_id in self._under_way
+
     @property
     def engines(self) -> list[Engine]:
         """Engines that have started, the artifact's own first."""
@@ -134,13 +138,14 @@ class Service:
         except (RequestRefusedError, RequestFailedError) as problem:
             counted = self.counts.refused if isinstance(problem, RequestRefusedError) else self.counts.failed
             counted[problem.code] += 1
-            self._log(rows.unanswered(request, arrival, problem.code))
+            if problem.code != "duplicate":
+                self._log(rows.unanswered(request, arrival, problem.code))
             raise
         except asyncio.CancelledError:
             self._log(rows.unanswered(request, arrival, "caller left"))
             raise
         self._count(given)
-        if self._is_compared(request) and self._exact.calls <= self.served.bounds.queue:
+        if is_compared(request.request_id, self._compare) and self._exact.calls <= self.served.bounds.queue:
             task = asyncio.create_task(self._log_compared(encoded, given, arrival, rows))
             self._comparing.add(task)
             task.add_done_callback(self._comparing.discard)
@@ -169,7 +174,7 @@ class Service:
     def _admitted(self, request: Request) -> Iterator[Encoded]:
         """The request in ids, counted as under way meanwhile; RequestRefusedError when it cannot be."""
         encoded = encode(request, self.served)
-        if request.request_id in self._under_way:
+        if self.is_under_way(request.request_id):
             raise RequestRefusedError("duplicate", "a request of this id is under way; ask under an id of its own")
         if self.calls >= self.served.bounds.slots + self.served.bounds.queue:
             raise RequestRefusedError("busy", f"{self.calls} requests are under way already; try again in a moment")
@@ -214,11 +219,6 @@ class Service:
         return None
 
     # -- the full prefix path beside it --------------------------------------------------------------------------------
-
-    def _is_compared(self, request: Request) -> bool:
-        """Whether this request is among those that are compared; chosen by id, so that the choice can be repeated."""
-        number = int.from_bytes(hashlib.sha256(f"compare {request.request_id}".encode()).digest()[:8], "big")
-        return number < self._compare * 2**64
 
     async def _log_compared(self, encoded: Encoded, given: Given, arrival: int, rows: RowMaker) -> None:
         """Answer once more by the full prefix path, and log both. The row is written whatever fails meanwhile.

@@ -16,11 +16,13 @@ import pytest
 
 from auditlib.errors import InputError
 from auditlib.serving.arms import Arms, Stage, takes_new
+from auditlib.serving.request import Request
 from auditlib.serving.request_log import RequestLog
 from auditlib.serving.routes import Label
 from auditlib.serving.service import Service
 from tests.serving.rows import a_row
 from tests.serving.test_serving_engine import requests_for, toy
+from tests.serving.test_serving_service import Gated
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,6 +114,36 @@ def test_each_request_is_answered_by_its_arm_and_rows_say_which(name):
     else:
         assert by_arm["new"] == {name for name in everyone if takes_new(name, stage.share)}
         assert by_arm["fallback"] == everyone - by_arm["new"]
+
+
+@pytest.mark.parametrize("slower", ["new", "fallback"])
+def test_a_caller_who_asks_again_under_its_id_in_shadow_makes_no_error_of_either_arm(slower):
+    rows, gate = [], Gated("extend")
+    request = Request("s", ("c",), {}, 5, "r")
+
+    async def run():
+        new, old = (
+            Service(toy(decoder=gate) if arm == slower else toy(), keep=rows.append, label=Label(arm, "shadow"))
+            for arm in ("new", "fallback")
+        )
+        async with Arms(new, old, STAGES["shadow"]) as arms:
+            first = asyncio.create_task(arms.answer(request))
+            quick = new if slower == "fallback" else old
+            while not gate.reached.is_set() or quick.calls or not rows:
+                await asyncio.wait([first], timeout=0.01)  # until the quicker arm is done and the slower one is not
+            again = await asyncio.gather(arms.answer(request), return_exceptions=True)
+            gate.gate.set()
+            await first
+            return again[0], new.counts.refused, old.counts.refused
+
+    again, *refused = asyncio.run(run())
+    assert [row.error for row in rows] == [None] * len(rows)
+    told = {arm: sum(row.arm == arm for row in rows) for arm in ("new", "fallback")}
+    if slower == "new":
+        assert (again.request_id, told) == ("r", {"new": 1, "fallback": 2})
+        assert refused == [{}, {}]  # it was not even asked to listen
+    else:
+        assert (again.code, told) == ("duplicate", {"new": 1, "fallback": 1})
 
 
 def test_shares_are_kept_on_the_whole_and_grow_into_each_other():

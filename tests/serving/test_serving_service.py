@@ -194,12 +194,14 @@ def test_a_full_queue_says_busy_at_once_and_nobody_else_suffers():
     assert sum(row.error is None for row in rows) == 5
 
 
-def test_a_second_request_of_one_id_is_refused_while_the_first_is_under_way():
+def test_a_second_request_of_one_id_is_refused_while_the_first_is_under_way_and_has_no_row():
     served = toy()
-    answers, rows, _, _ = ask_all(lambda keep: Service(served, keep=keep), [Request("s", ("c",), {}, None, "r")] * 2)
+    one = Request("s", ("c",), {}, None, "r")
+    answers, rows, service, _ = ask_all(lambda keep: Service(served, keep=keep), [one] * 2)
     assert answers[0].request_id == "r"
     assert answers[1].code == "duplicate"
-    assert [row.error for row in rows] == ["duplicate", None]
+    assert [row.error for row in rows] == [None]  # a second row under one id would speak of the first request
+    assert service.counts.refused["duplicate"] == 1
 
 
 def test_a_caller_who_leaves_gets_a_row_and_frees_the_slot():
