@@ -136,6 +136,7 @@ class Traffic:
             invalid=self.invalid[arm][places] & ~error,
             error=error,
             fell_back=np.zeros(count, bool),
+            left=np.zeros(count, bool),
             compared=~error if arm == NEW else np.zeros(count, bool),
             differs=~np.isnan(margin) & ~error,
             margin=margin,

@@ -22,7 +22,9 @@ _FEWEST_FOR_A_QUANTILE = 20
 class ArmCounts:
     """Rows of one arm in one stage, and its units (sessions, or requests where these are assigned) that went bad.
 
-    `invalid_requests` and `error_requests` count rows; the other three bad counts count units, each unit once.
+    `invalid_requests` and `error_requests` count rows; the other three bad counts count units, each unit once. A unit
+    is what both arms had the same chance with: a request whose caller left in the shadow stage is none, and no request
+    of the fallback's either.
     """
 
     requests: int = 0
@@ -135,7 +137,7 @@ class _Units:
         rows = sound.rows
         unit = rows.session if plan.assignment == "session" else rows.request
         # what a unit met in an earlier stage was assigned there: later rows of it are no new throw of the coin
-        counted = ~sound.carried
+        counted = ~(sound.carried | sound.left)
         stages = len(plan.names)
         key = ((unit * stages + sound.stage) * 2 + rows.arm)[counted]
         order = np.argsort(key, kind="stable")
@@ -153,6 +155,8 @@ class _Units:
         """Counts of one arm in one stage."""
         rows = self.rows
         here = (self.sound.stage == stage) & (rows.arm == arm)
+        if arm == FALLBACK:
+            here &= ~self.sound.left  # it was not let finish, which is no sign of what it can do
         units = (self.stage == stage) & (self.arm == arm)
         return ArmCounts(
             requests=int(here.sum()),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auditlib.release.rollout_plan import Plan
-from auditlib.release.rollout_rows import NEW, LiveRows
+from auditlib.release.rollout_rows import FALLBACK, NEW, LiveRows
 from auditlib.release.rollout_standing import ROLLED_BACK, Standing
 
 _SECOND = 1_000_000
@@ -21,7 +21,8 @@ _Flags = NDArray[np.bool_]
 class Sorted:
     """Rows that count, one a request and arm, with flags of the same length; `stage` is each one's place in the plan.
 
-    `carried`: its unit was met in an earlier canary stage already.
+    `carried`: its unit was met in an earlier canary stage already. `left`: of a request in the shadow stage whose
+    caller did not wait for the fallback, so that one arm alone was cut short.
     """
 
     rows: LiveRows
@@ -31,6 +32,7 @@ class Sorted:
     clock: _Flags
     unpaired: _Flags
     carried: _Flags
+    left: _Flags
     faults: Mapping[str, int]
     notes: Mapping[str, int]
 
@@ -52,11 +54,10 @@ def sort_rows(rows: LiveRows, plan: Plan, standing: Standing, now: int) -> Sorte
     kept, conflict = _merged(taken, starts)
     stage, clock = stage[places][starts], _any(clock[places], starts)
     kept = replace(kept, whole=kept.whole & ~clock)
-    faults["request in both arms"] += _both_arms(kept.request, kept.arm, stage)
-    if plan.assignment == "session":
-        faults["session in both arms of a stage"] += _both_arms(kept.session * len(plan.names) + stage, kept.arm, stage)
-    faults["gap in the log"] += _gaps(kept, stage, plan, standing)
+    _count_faults(kept, stage, plan, standing, faults)
+    left = _left(kept, stage)
     notes = {
+        "shadow rows of callers who left": int(left.sum()),
         "repeated rows": taken.count - kept.count,
         "rows outside the stages": rows.count - taken.count - int(strange.sum()),
     }
@@ -68,9 +69,20 @@ def sort_rows(rows: LiveRows, plan: Plan, standing: Standing, now: int) -> Sorte
         clock=clock,
         unpaired=_unpaired(kept, stage),
         carried=_carried(kept, stage, plan),
+        left=left,
         faults=_positive(faults),
         notes=_positive(notes),
     )
+
+
+def _count_faults(
+    kept: LiveRows, stage: NDArray[np.int64], plan: Plan, standing: Standing, faults: Counter[str]
+) -> None:
+    """Count what is wrong with rows that count: only beside others is it seen."""
+    faults["request in both arms"] += _both_arms(kept.request, kept.arm, stage)
+    if plan.assignment == "session":
+        faults["session in both arms of a stage"] += _both_arms(kept.session * len(plan.names) + stage, kept.arm, stage)
+    faults["gap in the log"] += _gaps(kept, stage, plan, standing)
 
 
 def _told_apart(rows: LiveRows) -> LiveRows:
@@ -129,7 +141,8 @@ def _merged(taken: LiveRows, starts: NDArray[np.int64]) -> tuple[LiveRows, _Flag
     if len(starts) == taken.count:
         return kept, np.zeros(kept.count, bool)
     bad = {
-        name: _any(getattr(taken, name), starts) for name in ("invalid", "error", "fell_back", "differs", "compared")
+        name: _any(getattr(taken, name), starts)
+        for name in ("invalid", "error", "fell_back", "left", "differs", "compared")
     }
     whole = ~_any(~taken.whole, starts)
     # the largest margin of those that differ; a NaN among them, which is no tie, wins
@@ -158,6 +171,16 @@ def _unpaired(kept: LiveRows, stage: NDArray[np.int64]) -> _Flags:
     same = np.diff(kept.request, append=-1) == 0
     paired = same | np.concatenate([[False], same[:-1]]) if kept.count else same
     return np.asarray((stage == 0) & ~paired)
+
+
+def _left(kept: LiveRows, stage: NDArray[np.int64]) -> _Flags:
+    """Shadow rows, of both arms, whose caller did not wait for the fallback's answer [N].
+
+    Nobody waits for the new arm there, so hanging up tells of the fallback alone: counted as its errors it would hide
+    as many of the new arm's. In a canary stage each arm has callers of its own, and one that makes them leave is worse.
+    """
+    gone = kept.request[(stage == 0) & (kept.arm == FALLBACK) & kept.left]
+    return np.asarray((stage == 0) & np.isin(kept.request, gone))
 
 
 def _late(kept: LiveRows, stage: NDArray[np.int64], plan: Plan, standing: Standing) -> _Flags:

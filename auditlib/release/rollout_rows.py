@@ -21,9 +21,10 @@ class LiveRows:
     `request`, `session`, `stage` and `artifact` are numbers that are equal where the texts are; `stages` and
     `artifacts` give the texts, by number. `file` numbers the file a row came from. `arrival` and `end` are microseconds
     since 1970. `whole`: nothing is missing that the log must say of such a row. `fell_back`: another path than the
-    artifact's own answered. `compared`: held against the full prefix path, and `differs`: the events were not the same;
-    `margin` (logits, NaN unknown) is the full path's at the first differing step. `unread` counts rows that are no rows
-    of the log at all, by reason; `unfinished` counts files that somebody has not written to their end.
+    artifact's own answered. `left`: the caller did not wait for the answer. `compared`: held against the full prefix
+    path, and `differs`: the events were not the same; `margin` (logits, NaN unknown) is the full path's at the first
+    differing step. `unread` counts rows that are no rows of the log at all, by reason; `unfinished` counts files that
+    somebody has not written to their end.
     """
 
     request: NDArray[np.int64]
@@ -39,6 +40,7 @@ class LiveRows:
     invalid: NDArray[np.bool_]
     error: NDArray[np.bool_]
     fell_back: NDArray[np.bool_]
+    left: NDArray[np.bool_]
     compared: NDArray[np.bool_]
     differs: NDArray[np.bool_]
     margin: NDArray[np.float64]
@@ -57,5 +59,5 @@ class LiveRows:
         return replace(self, **{name: getattr(self, name)[places] for name in COLUMNS})
 
 
-COLUMNS = tuple(entry.name for entry in fields(LiveRows))[:16]
+COLUMNS = tuple(entry.name for entry in fields(LiveRows))[:17]
 """Names of the columns of `LiveRows`."""

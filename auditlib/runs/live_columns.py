@@ -49,6 +49,7 @@ def to_rows(tables: Sequence[pa.Table], unread: Counter[str], unfinished: int) -
         invalid=_false(table["valid"]) | _true(table["mask_empty"]),
         error=_there(table["error"]),
         fell_back=_there(table["fallback"]),
+        left=_equal(table["error"], "caller left"),
         compared=compared,
         differs=_false(pc.equal(table["events_digest"], table["shadow_events_digest"])),
         margin=_number(table["margin"]),

@@ -189,6 +189,50 @@ def test_silence_about_an_answer_counts_as_an_error_of_its_arm():
     assert decision.action == "roll back"
 
 
+def without_answer(rows, which, error):
+    """The rows, with those changed for which `which` is true into ones without an answer."""
+    empty = dict.fromkeys(("start", "first_event", "stop", "valid", "events_digest", "shadow_events_digest"))
+    rest = {"cache": False, "cache_bytes": None, "batch_size": 0, "output_length": 0}
+    return edited(rows, which, error=error, **empty, **rest)
+
+
+@pytest.mark.parametrize("leaving", [0, 6, 12, 30])
+def test_callers_who_leave_in_shadow_hide_no_error_of_the_new_arm(leaving):
+    def within(first, last, arm):
+        return lambda one: one.arm == arm and first <= number_of(one) % 100 < last
+
+    sound = without_answer(shadow(600), within(100 - leaving, 100, "fallback"), "caller left")
+    evidence, decision = shown(sound, "shadow")
+    assert decision.action == "promote"
+    counts, units = evidence.stages["shadow"], 600 - 6 * leaving
+    assert (counts.new.units, counts.fallback.units) == (units, units)
+    assert (counts.new.requests, counts.fallback.requests, counts.fallback.whole) == (600, units, units)
+    assert (counts.new.error, counts.fallback.error, counts.unpaired) == (0, 0, 0)
+    evidence, decision = shown(without_answer(sound, within(0, 6, "new"), "no answer"), "shadow")
+    assert evidence.stages["shadow"].new.error == 36
+    assert decision.action == "roll back"
+
+
+def test_a_shadow_stage_whose_callers_all_leave_never_promotes():
+    assert shown(without_answer(shadow(600), of("shadow", "fallback"), "caller left"), "shadow")[1].action == "hold"
+    most = without_answer(shadow(100), lambda one: one.arm == "fallback" and number_of(one) >= 30, "caller left")
+    assert "whole rows of the fallback arm: 30 of 40" in " ".join(shown(most, "shadow")[1].reasons)
+
+
+def test_a_wrong_answer_counts_although_its_caller_left_in_shadow():
+    rows = without_answer(shadow(), of("shadow", "fallback", 7), "caller left")
+    wrong = {"shadow_events_digest": "sha256:o", "first_differing_step": 0, "margin": 1.0, "largest_logit_gap": 1.0}
+    decision = shown(edited(rows, lambda one: one.arm == "new" and number_of(one) == 6, **wrong), "shadow")[1]
+    assert decision.action == "roll back"
+
+
+def test_an_arm_whose_callers_leave_in_a_canary_stage_is_the_worse_one():
+    rows = without_answer(stages("canary 50"), of("canary 50", part=9), "caller left")
+    evidence, decision = shown(rows, "canary 50")
+    assert evidence.stages["canary 50"].new.error > 0
+    assert decision.action == "roll back"
+
+
 def test_rows_told_twice_count_once():
     rows = stages("canary 5")
     once, twice = shown(rows, "canary 5"), shown([*rows, *rows], "canary 5", plan(whole={"clock_seconds": 1e6}))
