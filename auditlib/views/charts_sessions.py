@@ -95,7 +95,7 @@ def transitions(names: Sequence[str], counts: np.ndarray, legal: np.ndarray | No
     cells = counts[np.ix_([0, *(kept + 1)], [*kept, len(names)])]
     rows = ["(start)", *(in_figure(names[i]) for i in kept)]
     columns = [*(in_figure(names[i]) for i in kept), "(end)"]
-    drawn = figure("Which event follows which", "next event", "event", height=280 + 22 * len(rows))
+    drawn = figure("Which event follows which", "next event", "event", height=280 + 32 * len(rows))
     drawn.add_trace(_heat(rows, columns, cells))
     if legal is not None:
         drawn.add_trace(_crosses(rows, columns, legal[np.ix_([0, *(kept + 1)], [*kept, len(names)])], cells))
@@ -106,7 +106,7 @@ def transitions(names: Sequence[str], counts: np.ndarray, legal: np.ndarray | No
 
 def _name_cells(drawn: go.Figure, rows: list[str], columns: list[str]) -> None:
     """Names beside and under the cells: all of them where they are few, those beside in two lines to leave room."""
-    drawn.update_xaxes(type="category", side="bottom", tickangle=-90)
+    drawn.update_xaxes(type="category", side="bottom", tickangle=-90, title_standoff=10)
     drawn.update_yaxes(type="category", autorange="reversed")
     if len(rows) > _ALL_NAMED:
         return

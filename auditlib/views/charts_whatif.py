@@ -52,7 +52,7 @@ def attention(weights: np.ndarray, names: Sequence[str], title: str) -> go.Figur
     drawn.add_trace(heat)
     drawn.update_layout(margin={"t": 110})
     drawn.update_yaxes(type="category", autorange="reversed")
-    drawn.update_xaxes(type="category", tickangle=-90)
+    drawn.update_xaxes(type="category", tickangle=-90, title_standoff=10)
     return drawn
 
 
