@@ -81,7 +81,7 @@ def over_runs(found: pd.DataFrame, snapshot: str, title: str) -> go.Figure:
     values, limits = found["value"].to_numpy(float), found["limit"].to_numpy(float)
     logarithmic = bool(np.nanmax([*limits, 0.0]) > 0 and np.nanmin([*values, 0.0]) >= 0)
     low = bottom(values, limits) if logarithmic else 0.0
-    drawn = figure(in_figure(title, 100), "", in_figure(found["unit"].iloc[-1]), height=330)
+    drawn = figure(in_figure(title, 100), "", in_figure(found["unit"].iloc[-1]), height=420)
     own = found["snapshot"] == snapshot
     for status, colour, symbol in _STATUS:
         rows = found["status"] == status
@@ -144,10 +144,10 @@ def _snapshot_changes(drawn: go.Figure, found: pd.DataFrame) -> None:
 
 
 def _names(found: pd.DataFrame) -> list[str]:
-    """Name of each run's revision, with the day; only some of many, lest they cover each other."""
+    """Name of each run's revision, with the day; of many only some, lest they cover each other, the newest always."""
     every = max(1, -(-len(found) // 12))
     words = [
         f"{in_figure(name, 24)}<br>{str(day)[:10]}"
         for name, day in zip(found["revision_name"], found["created"], strict=True)
     ]
-    return [word if place % every == 0 else "" for place, word in enumerate(words)]
+    return [word if (len(words) - 1 - place) % every == 0 else "" for place, word in enumerate(words)]

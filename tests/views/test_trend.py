@@ -103,3 +103,11 @@ def test_the_runs_own_table_is_what_is_drawn(tmp_path):
 )
 def test_bars_of_values_that_span_decades_stand_on_a_log_scale(values, bars):
     assert trend.heights(values) == pytest.approx(bars)
+
+
+@pytest.mark.parametrize("count", [1, 12, 13, 30])
+def test_the_newest_run_is_always_named_and_never_more_than_twelve(count):
+    rows = pd.DataFrame({"revision_name": [f"r{n}" for n in range(count)], "created": "2026-12-01T03:05:53"})
+    names = trend._names(rows)
+    assert names[-1].startswith(f"r{count - 1}<br>")
+    assert sum(bool(name) for name in names) <= 12
