@@ -99,6 +99,10 @@ def test_harmless_text_is_left_alone(text):
         (2.5e-12, "2.50e-12"),
         (3.5e7, "3.50e+7"),
         (0.25, "0.25"),
+        (977_241.3, "977,241"),
+        (-12345.6, "-12,346"),
+        (9999.96, "10,000"),
+        (9999.4, "9999"),
     ],
 )
 def test_numbers_are_short_and_never_in_micro(value, shown):
