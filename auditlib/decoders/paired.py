@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -24,9 +24,24 @@ if TYPE_CHECKING:
 HALVES = ("full", "cached")
 _DOMAIN = b"prefixgate paired decoder 1"
 
+P = TypeVar("P", bound="PairedDecoder")
+
 
 class PairedDecoder:
-    """Contract 1 with `full` from `reference` and everything cached from `deployed`; both read the same events."""
+    """Contract 1 with `full` from `reference` and everything cached from `deployed`; both read the same events.
+
+    `stored` is that of the deployed half, `embed` and `full_from_embeddings` are the reference's; a pair whose half
+    lacks them has None in their place, so that `isinstance` with a capability says what is so.
+    """
+
+    def __new__(cls, reference: Decoder | None = None, deployed: Decoder | None = None) -> Self:
+        """A pair that is to be filled, of a class that lacks what the halves lack; copying gives no halves."""
+        lacking: tuple[str, ...] = ()
+        if reference is not None and not isinstance(reference, Differentiable):
+            lacking += ("embed", "full_from_embeddings")
+        if deployed is not None and not isinstance(deployed, Inspectable):
+            lacking += ("stored",)
+        return super().__new__(_without(cls, lacking) if lacking else cls)
 
     def __init__(self, reference: Decoder, deployed: Decoder) -> None:
         self.reference = reference
@@ -84,23 +99,21 @@ class PairedDecoder:
         return self.deployed.cache_bytes(cache)
 
     def stored(self, cache: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys, values and lengths of what is deployed; DecoderError when it does not show them."""
-        if not isinstance(self.deployed, Inspectable):
-            raise DecoderError("paired: what is deployed does not show its stored keys and values")
-        return self.deployed.stored(cache)
+        """Keys, values and lengths of what is deployed."""
+        return cast("Inspectable", self.deployed).stored(cache)
 
     def embed(self, events: Tensor) -> Tensor:
-        """Embeddings [B, T, W] of the reference; DecoderError when it offers none."""
-        return self._differentiable().embed(events)
+        """Embeddings [B, T, W] of the reference."""
+        return cast("Differentiable", self.reference).embed(events)
 
     def full_from_embeddings(self, embeddings: Tensor, valid: Tensor) -> Tensor:
-        """Logits [B, T, V] of the reference from embeddings; DecoderError when it offers none."""
-        return self._differentiable().full_from_embeddings(embeddings, valid)
+        """Logits [B, T, V] of the reference from embeddings."""
+        return cast("Differentiable", self.reference).full_from_embeddings(embeddings, valid)
 
-    def _differentiable(self) -> Differentiable:
-        if not isinstance(self.reference, Differentiable):
-            raise DecoderError("paired: the reference cannot be run from embeddings")
-        return self.reference
+
+def _without(kind: type[P], methods: tuple[str, ...]) -> type[P]:
+    """A class like `kind` without these methods: `isinstance` asks the class, where None stands for a missing one."""
+    return type(kind.__name__, (kind,), dict.fromkeys(methods))
 
 
 def load_paired(source: Source) -> PairedDecoder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import pytest
@@ -12,9 +13,11 @@ from auditlib.decoders.gpt_weights import fresh_tensors
 from auditlib.decoders.paired import PairedDecoder
 from auditlib.decoders.revision import open_revision
 from auditlib.decoders.tensor_file import write_tensors
-from auditlib.errors import DecoderError, IntegrityError, RevisionError
+from auditlib.decoding.cache_guard import GuardedDecoder
+from auditlib.errors import CacheRejectedError, DecoderError, IntegrityError, RevisionError
+from tests.doubles import ToyDecoder
 from tests.small_adapters import write_folder, write_pair_folder
-from tests.small_gpt import everywhere, small_config, small_gpt, some_events
+from tests.small_gpt import CONTEXT, EVENT_MAP, everywhere, small_config, small_gpt, some_events
 
 
 def half(**changes):
@@ -64,14 +67,35 @@ def test_what_it_offers_to_the_audits_comes_from_the_half_that_has_it(tmp_path):
     assert torch.equal(logits, decoder.full(events, everywhere(events)))
 
 
-def test_what_neither_half_offers_is_refused():
-    class Bare:
-        revision, vocabulary_size, context_length = "bare", 8, 20
+@pytest.mark.parametrize("bare_reference", [True, False])
+@pytest.mark.parametrize("bare_deployed", [True, False])
+def test_a_pair_offers_what_its_halves_offer_and_no_more(bare_reference, bare_deployed):
+    bare, rich = ToyDecoder(EVENT_MAP.size, CONTEXT), small_gpt()
+    decoder = PairedDecoder(bare if bare_reference else rich, bare if bare_deployed else rich)
+    assert isinstance(decoder, Differentiable) is not bare_reference
+    assert isinstance(decoder, Inspectable) is not bare_deployed
+    again = copy.deepcopy(decoder)
+    assert (isinstance(again, Differentiable), isinstance(again, Inspectable)) == (
+        not bare_reference,
+        not bare_deployed,
+    )
 
-    decoder = PairedDecoder(Bare(), Bare())
-    for ask in (lambda: decoder.stored(None), lambda: decoder.embed(torch.zeros(1, 1, dtype=torch.int64))):
-        with pytest.raises(DecoderError, match="paired"):
-            ask()
+
+def test_a_pair_that_shows_no_store_is_guarded_like_what_it_deploys():
+    guard = GuardedDecoder(
+        PairedDecoder(small_gpt(), ToyDecoder(EVENT_MAP.size, CONTEXT)),
+        "map",
+        "order",
+        dtype=torch.float32,
+        device="cpu",
+    )
+    events = some_events(2, 6)
+    _, cache = guard.prefill(events[:, :5], everywhere(events[:, :5]))
+    turned = guard.reorder(cache, torch.tensor([1, 0]))
+    _, cache = guard.extend(events[:, 5:], everywhere(events[:, 5:]), cache)
+    assert guard.require(cache, guard.identity(events.tolist())) is cache
+    with pytest.raises(CacheRejectedError, match="row 0, event"):
+        guard.require(turned, guard.identity(events[:, :5].tolist()))
 
 
 @pytest.mark.parametrize(
