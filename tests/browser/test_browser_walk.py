@@ -92,7 +92,8 @@ def test_from_the_first_refusal_to_a_verified_verdict(window, tmp_path):
         bundle = json.loads(download(page, re.compile("Sigstore bundle of Ada")).path().read_bytes())
         assert bundle["mediaType"].startswith("application/vnd.dev.sigstore.bundle")
         report = download(page, re.compile("Report .HTML"))
-        assert report.suggested_filename.endswith(".html")
+        assert report.suggested_filename.startswith("service-decoder-1.0-")
+        assert report.suggested_filename.endswith("-report.html")
         assert b"service-decoder-1.0" in report.path().read_bytes()
 
 

@@ -7,6 +7,10 @@ import json
 import pytest
 
 from auditlib.release.signing import new_key
+from auditlib.runs.folder import open_run
+from auditlib.web import parts_verdict
+from auditlib.web.desk import Desk
+from auditlib.web.settings import read_settings
 from tests.web.opening import opened, settings_for, words
 from tests.web.world import a_run
 
@@ -131,3 +135,16 @@ def test_every_reason_has_its_figures():
     said = words(opened("verdict"))
     assert "cache parity, single events: 0.31 logit where at most 8.00e-6 is allowed (40 observations)" in said
     assert "single events: over limit" not in said
+
+
+def test_files_are_named_after_revision_and_run(approved, world, monkeypatch):
+    new_key(approved / "keys" / "ada.pem", "Ada", PASSPHRASE.encode(), approved / "trust.json")
+    run = open_run(approved / "runs" / RUN)
+    Desk(read_settings(["--home", str(approved)], {})).sign(run, "ada", PASSPHRASE, "approve", "")
+    names = []
+    monkeypatch.setattr(parts_verdict, "_file", lambda place, label, content, name, *_: names.append(name))
+    opened("verdict", revision=world.sound.digest)
+    ours = f"sound-{RUN}"
+    assert f"{ours}-verdict.dsse.json" in names
+    assert f"{ours}-verdict-Ada.sigstore.json" in names
+    assert {name for name in names if not name.startswith(ours)} == {"trust.json"}
