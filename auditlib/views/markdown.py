@@ -27,9 +27,10 @@ def to_markdown(report: Mapping[str, Any]) -> str:
 
 
 def _row(audit: str, check: Mapping[str, Any]) -> str:
-    """One check as a table row."""
+    """One check as a table row; a comparison says that it does not count."""
+    compared = " (comparison, does not count)" if check.get("comparison") else ""
     figures = f"{number(check['value'])} | {number(check['limit'])} | {cell(check['unit'])} | {check['count']}"
-    return f"| {cell(audit)} | {cell(check['name'])} | {figures} | {check['status']} |"
+    return f"| {cell(audit)} | {cell(check['name'])} | {figures} | {check['status']}{compared} |"
 
 
 def _decision(decision: Mapping[str, Any]) -> list[str]:

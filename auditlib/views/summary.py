@@ -26,12 +26,15 @@ def headline(report: Mapping[str, Any]) -> str:
 
 
 def first_failed(report: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """Audit and check of the first failure in the order in which failures are listed; None when nothing failed."""
+    """Audit and check of the first failure in the order in which failures are listed; None when nothing failed.
+
+    Checks of settings that nobody proposed do not count, and are no reason for anything.
+    """
     failed = [
         (audit, check)
         for audit, result in report["audits"].items()
         for check in result["checks"]
-        if check["status"] == "failed" and check.get("failure") in report["failures"]
+        if check["status"] == "failed" and check.get("failure") in report["failures"] and not check.get("comparison")
     ]
     if not failed:
         return None

@@ -1,10 +1,12 @@
-"""A report as JUnit XML: nothing that keeps a release back may look green on a continuous integration server."""
+"""A report as JUnit XML and in words: nothing that keeps a release back may look green on a continuous integration server."""
 
 from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
 from auditlib.views.junit import to_junit
+from auditlib.views.markdown import to_markdown
+from auditlib.views.summary import headline
 
 
 def a_report(status: str, missing: list[str]):
@@ -25,3 +27,32 @@ def test_a_check_that_passed_is_no_error_and_hostile_names_stay_text():
     root = ET.fromstring(to_junit(a_report("passed", ["numerics"])))
     assert (root.get("failures"), root.get("errors")) == ("0", "1")
     assert root.get("name") == "prefixgate a�b"
+
+
+def with_comparisons(proposed: str, failures: list[str]):
+    def check(setting: str, value: float, status: str, **more: bool):
+        figures = {"value": value, "limit": 0.0, "unit": "sequences", "count": 9, "status": status}
+        return {"name": f"{setting}: invalid", **figures, "failure": "event grammar", **more}
+
+    value = 3.0 if proposed == "failed" else 0.0
+    # The judge lists the comparisons first.
+    checks = [check("unmasked", 77.0, "failed", comparison=True), check("masked", value, proposed)]
+    decision = {"cache_acceleration": "off", "decoding": {}, "proposed": [], "fallback": "full-prefix"}
+    audits = {"event grammar": {"checks": checks, "problem": None}}
+    return {
+        "revision_name": "a", "audits": audits, "not_measured": [], "failures": failures, "decision": decision
+    }  # fmt: skip
+
+
+def test_a_failed_comparison_turns_nothing_red_and_is_marked_in_words():
+    report = with_comparisons("passed", [])
+    root = ET.fromstring(to_junit(report))
+    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("2", "0", "1")
+    assert "failed (comparison, does not count)" in to_markdown(report)
+    assert to_markdown(report).count("comparison") == 1
+
+
+def test_the_headline_cites_the_check_that_counts():
+    said = headline(with_comparisons("failed", ["event grammar"]))
+    assert "masked: invalid: 3 sequences" in said
+    assert "77" not in said
