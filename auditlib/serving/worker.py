@@ -101,7 +101,8 @@ class Worker:
         """Step while anybody waits."""
         try:
             self.engine = await self._in_thread(self._make)
-            while True:
+            # Not for ever: a cancellation that comes as a step ends is swallowed by Python 3.11's wait_for.
+            while self.failure is None:
                 await self._work.wait()
                 await self._advance(self.engine)
         except asyncio.CancelledError:
@@ -208,5 +209,7 @@ def _settle(outcome: asyncio.Future[Any], value: Any, problem: BaseException | N
     if problem is None:
         outcome.set_result(value)
     else:
-        # A future cannot carry StopIteration, and an engine that raises it has failed like any other.
-        outcome.set_exception(RuntimeError(repr(problem)) if isinstance(problem, StopIteration) else problem)
+        # An engine that raises one of these has failed like any other, but handed over as they are they mean something
+        # else: a future cannot carry StopIteration, and the others would end the driver as if it had been told to stop.
+        means_more = isinstance(problem, (StopIteration, GeneratorExit, asyncio.CancelledError))
+        outcome.set_exception(RuntimeError(repr(problem)) if means_more else problem)
