@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from auditlib.errors import CancelledError, PrefixgateError
+from auditlib.errors import CancelledError, InputError, PrefixgateError
 from auditlib.progress import Progress
 from auditlib.web.journal import Journal
 
@@ -97,18 +97,33 @@ class JobRegistry:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="job", initializer=_let_pages_go_first)
         self._jobs: dict[str, _Job] = {}
         self._lock = threading.Lock()
+        self._door = threading.Lock()
 
     def submit(self, key: str, title: str, work: Work) -> JobState:
-        """Queue `work`; while a job of the same `key` is queued or running, that one is given back instead."""
-        with self._lock:
-            for job in self._jobs.values():
-                if job.state.key == key and job.state.live:
-                    return job.state
+        """Queue `work`; while a job of the same `key` is queued or running, that one is given back instead.
+
+        One that was told to stop is not given back. InputError, with nothing queued, where the journal takes no record.
+        """
+        # Not the lock of the states: no page waits while a disk writes.
+        with self._door:
+            if (under_way := self._under_way(key)) is not None:
+                return under_way
             job = _Job(JobState(uuid.uuid4().hex[:12], title, key), work)
-            self._jobs[job.state.id] = job
-        self._journal.write(job.state.id, {"title": title, "state": "queued"})
-        self._pool.submit(self._run, job)
+            # Before anybody can find the job: one that is known and never runs would keep its key for ever.
+            try:
+                self._note(job.state)
+            except OSError as problem:
+                raise InputError(f"{title}: not started, because it cannot be noted down: {problem}") from problem
+            with self._lock:
+                self._jobs[job.state.id] = job
+            self._pool.submit(self._run, job)
         return job.state
+
+    def newest(self, key: str) -> JobState | None:
+        """The job of this `key` that came last, live or ended; None when this server had none."""
+        with self._lock:
+            found = [job.state for job in self._jobs.values() if job.state.key == key]
+        return found[-1] if found else None
 
     def state(self, job_id: str) -> JobState | None:
         """State of a job, from memory or else from the journal; None when neither knows it.
@@ -128,10 +143,14 @@ class JobRegistry:
             return tuple(replace(job.state, ahead=self._ahead(job)) for job in self._jobs.values() if job.state.live)
 
     def cancel(self, job_id: str) -> None:
-        """Ask a job to stop at its next report of progress; one that still waits never starts."""
+        """Ask a job to stop at its next report of progress; one that still waits is cancelled at once."""
         with self._lock:
-            if job := self._jobs.get(job_id):
-                job.stop.set()
+            job = self._jobs.get(job_id)
+            if job is None:
+                return
+            job.stop.set()
+            if job.state.state == "queued":
+                job.state = replace(job.state, state="cancelled", ended=time.time())
 
     def close(self) -> None:
         """Stop everything: running jobs at their next report, waiting ones at once."""
@@ -140,6 +159,17 @@ class JobRegistry:
                 job.stop.set()
         # Nobody waits: the server is going down, and a run that is not finished leaves nothing behind.
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _under_way(self, key: str) -> JobState | None:
+        """The job of this key that is queued or running and was not told to stop."""
+        with self._lock:
+            jobs = [job for job in self._jobs.values() if job.state.live and not job.stop.is_set()]
+            return next((job.state for job in jobs if job.state.key == key), None)
+
+    def _note(self, state: JobState) -> None:
+        """Put down in the journal where a job stands."""
+        record = {"title": state.title, "state": state.state, "result": state.result, "error": state.error}
+        self._journal.write(state.id, record)
 
     def _ahead(self, job: _Job) -> int:
         """How many jobs must end before this one starts."""
@@ -161,9 +191,7 @@ class JobRegistry:
     def _run(self, job: _Job) -> None:
         """Do the work on a worker thread; whatever it raises ends in the job's state."""
         try:
-            # A cancel that came while the job waited stops it before it begins.
-            self._report(job, 0, 0, "")
-            self._change(job, state="running", started=time.time())
+            self._begin(job)
             result = job.work(lambda done, total, note: self._report(job, done, total, note))
             self._change(job, state="done", result=result, done=1, total=1, ended=time.time())
         except CancelledError:
@@ -174,15 +202,14 @@ class JobRegistry:
             traceback.print_exc(file=sys.stderr)
             self._change(job, state="failed", error=f"{type(fault).__name__}: {fault}", ended=time.time())
         finally:
-            self._journal.write(
-                job.state.id,
-                {
-                    "title": job.state.title,
-                    "state": job.state.state,
-                    "result": job.state.result,
-                    "error": job.state.error,
-                },
-            )
+            self._note(job.state)
+
+    def _begin(self, job: _Job) -> None:
+        """Let a job run, unless somebody cancelled it while it waited: in one step, so that none is begun anew."""
+        with self._lock:
+            if job.stop.is_set():
+                raise CancelledError("cancelled in the browser before it began; nothing was written")
+            job.state = replace(job.state, state="running", started=time.time())
 
     def _report(self, job: _Job, done: int, total: int, note: str) -> None:
         """Note progress, and stop the work here when somebody asked for it."""

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from auditlib.errors import StoreError
+from auditlib.errors import InputError, StoreError
 from auditlib.web.jobs import JobRegistry, JobState
 from auditlib.web.journal import Journal
 
@@ -79,6 +79,60 @@ def test_a_cancelled_job_stops_and_leaves_no_result(registry, started):
     before.set()
     state = ended(registry, job.id)
     assert (state.state, state.result) == ("cancelled", "")
+
+
+def test_a_waiting_job_that_was_cancelled_is_at_once_and_started_again_it_runs(registry):
+    gate, ran = threading.Event(), []
+    registry.submit("first", "first", waiting(gate))
+    job = registry.submit("k", "a", lambda _: ran.append("old") or "run x y")
+    registry.cancel(job.id)
+    assert registry.state(job.id).state == "cancelled"
+    assert [found.title for found in registry.live()] == ["first"]
+    again = registry.submit("k", "a", lambda _: ran.append("new") or "run x y")
+    assert again.id != job.id
+    gate.set()
+    assert ended(registry, again.id).state == "done"
+    assert ran == ["new"]
+    assert registry.state(job.id).state == "cancelled"
+
+
+def test_a_running_job_that_was_told_to_stop_is_not_given_back_to_whoever_starts_it_again(registry):
+    begun, gate = threading.Event(), threading.Event()
+
+    def silent(progress):
+        begun.set()
+        gate.wait(20)
+        progress(1, 1, "")
+        return "run x y"
+
+    job = registry.submit("k", "a", silent)
+    assert begun.wait(20)
+    registry.cancel(job.id)
+    again = registry.submit("k", "a", silent)
+    gate.set()
+    assert ended(registry, job.id).state == "cancelled"
+    assert ended(registry, again.id).state == "done"
+
+
+def test_a_job_that_cannot_be_noted_is_refused_and_blocks_nothing(tmp_path):
+    (tmp_path / "jobs").write_text("stands for a disk that is full")
+    registry = JobRegistry(tmp_path / "jobs")
+    with pytest.raises(InputError, match="not started"):
+        registry.submit("k", "a", lambda _: "run x y")
+    assert registry.live() == ()
+    (tmp_path / "jobs").unlink()
+    assert ended(registry, registry.submit("k", "a", lambda _: "run x y").id).state == "done"
+    registry.close()
+
+
+def test_the_newest_job_of_a_key_is_known_after_its_end(registry):
+    assert registry.newest("k") is None
+    first = registry.submit("k", "a", lambda _: "run x y")
+    ended(registry, first.id)
+    assert registry.newest("k").id == first.id
+    second = registry.submit("k", "a", lambda _: "run x y")
+    assert registry.newest("k").id == second.id
+    assert registry.newest("other") is None
 
 
 @pytest.mark.parametrize(
