@@ -82,7 +82,8 @@ def _count_faults(
     faults["request in both arms"] += _both_arms(kept.request, kept.arm, stage)
     if plan.assignment == "session":
         faults["session in both arms of a stage"] += _both_arms(kept.session * len(plan.names) + stage, kept.arm, stage)
-    faults["gap in the log"] += _gaps(kept, stage, plan, standing)
+    # Under the stage's own name: whoever accepts a gap has looked at this one, and not at those of later stages.
+    faults[f"gap in the log of {standing.state}"] += _gaps(kept, stage, plan, standing)
 
 
 def _told_apart(rows: LiveRows) -> LiveRows:

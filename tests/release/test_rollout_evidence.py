@@ -295,9 +295,26 @@ def test_a_gap_in_the_log_is_doubted_until_a_person_accepts_it():
     short = plan(whole={"longest_gap_seconds": 30})
     gap = [one for one in rows if not 1200 < (one.arrival - us(0)) / SECOND < 1260]
     evidence, decision = shown(gap, "canary 5", short)
-    assert evidence.faults == {"gap in the log": 1}
+    assert evidence.faults == {"gap in the log of canary 5": 1}
     assert decision.action == "pause"
-    assert shown(gap, "canary 5", short, accepted={"gap in the log": 1})[1].action == "promote"
+    assert shown(gap, "canary 5", short, accepted=evidence.faults)[1].action == "promote"
+
+
+def test_a_gap_that_was_accepted_in_one_stage_excuses_none_in_the_next():
+    short = plan(whole={"longest_gap_seconds": 30})
+    early = [one for one in shadow(120) if not us(50) < one.arrival < us(90)]
+    accepted = shown(early, "shadow", short)[0].faults
+    assert list(accepted.values()) == [1]
+    assert shown(early, "shadow", short, accepted=accepted)[1].action == "promote"
+    later = [*early, *canary("canary 5", 25, 475)]
+    assert shown(later, "canary 5", short, accepted=accepted)[1].action == "promote"
+    again = [one for one in later if not us(1200) < one.arrival < us(1260)]
+    evidence, decision = shown(again, "canary 5", short, accepted=accepted)
+    assert decision.action == "pause"
+    # What was signed before gaps bore the name of their stage is decided again as it was then.
+    signed = read_evidence({**evidence.to_json(), "faults": {"gap in the log": 1}})
+    then = standing("canary 5", accepted={"gap in the log": 1})
+    assert decide(short, then, signed).action == "promote"
 
 
 def test_a_log_with_a_file_that_is_not_finished_does_not_promote():
