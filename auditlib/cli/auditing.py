@@ -6,10 +6,11 @@ What loads torch or plotly is imported inside the verbs: the others should answe
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
-from auditlib.cli.output import ProgressLine, add_json_option, emit, say, table
-from auditlib.files import write_whole
+from auditlib.cli.output import ProgressLine, add_json_option, emit, require_targets, say, table, write_out
+from auditlib.errors import InputError
 from auditlib.numbers import number
 from auditlib.runs.folder import Run, open_run
 from auditlib.views.junit import to_junit
@@ -53,6 +54,7 @@ def _audit(options: argparse.Namespace) -> int:
     from auditlib.runs.execute import run_audits  # noqa: PLC0415
     from auditlib.runs.request import AuditRequest  # noqa: PLC0415
 
+    require_targets(options.json, options.junit, options.markdown)
     settle_threads()
     names = (
         None if options.audits is None else tuple(name.strip() for name in options.audits.split(",") if name.strip())
@@ -98,22 +100,31 @@ def _for_people(run: Run) -> str:
 
 
 def _write_evidence(options: argparse.Namespace, run: Run) -> None:
-    """JSON, JUnit and Markdown, where asked for."""
-    emit(options, run.report)
+    """JSON, JUnit and Markdown, where asked for; what cannot be written keeps none of the others back."""
+    writers: list[Callable[[], None]] = [lambda: emit(options, run.report)]
     if options.junit is not None:
-        write_whole(options.junit, to_junit(run.report))
+        writers.append(lambda: write_out(options.junit, to_junit(run.report).decode()))
     if options.markdown is not None:
-        write_whole(options.markdown, to_markdown(run.report).encode())
+        writers.append(lambda: write_out(options.markdown, to_markdown(run.report)))
+    problems = []
+    for write in writers:
+        try:
+            write()
+        except InputError as problem:
+            problems.append(str(problem))
+    if problems:
+        raise InputError(f"{'; '.join(problems)}. The run itself is whole, in {run.folder}")
 
 
 def _report(options: argparse.Namespace) -> int:
     """Write the HTML report of a run."""
     from auditlib.views.report import to_html  # noqa: PLC0415
 
+    require_targets(options.out, options.json)
     run = open_run(options.run_folder)
     run.verify()
-    content = to_html(run).encode()
-    write_whole(options.out, content)
-    say(options, f"{options.out}: {len(content) / 1e6:.1f} MB")
-    emit(options, {"format": 1, "run": run.id, "out": str(options.out), "bytes": len(content)})
+    write_out(options.out, to_html(run))
+    size = options.out.stat().st_size
+    say(options, f"{options.out}: {size / 1e6:.1f} MB")
+    emit(options, {"format": 1, "run": run.id, "out": str(options.out), "bytes": size})
     return 0

@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"{options.verb}: stopped; nothing half-written was left behind", file=sys.stderr)
         return 2
-    except Exception:  # noqa: BLE001 - the traceback is printed for the report that we ask for
+    except (Exception, SystemExit):  # noqa: BLE001 - a revision's code may try to leave: with code 0 that were a yes
         traceback.print_exc()
         print(f"{options.verb}: a fault of our own; please report it with the lines above", file=sys.stderr)
         return FAULT_OF_OUR_OWN

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from auditlib.errors import InputError
 from auditlib.files import write_whole
 
 
@@ -20,23 +22,50 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 def say(options: argparse.Namespace, text: str) -> None:
     """Print for people: on stdout, or on stderr where stdout belongs to the JSON. No control character gets through."""
-    print(printable(text), file=sys.stderr if options.json == "-" else sys.stdout)
+    stream = sys.stderr if options.json == "-" else sys.stdout
+    print(_fitting(printable(text), stream), file=stream)
 
 
 def emit(options: argparse.Namespace, document: Mapping[str, Any]) -> None:
-    """Write the verb's JSON document where `--json` says, if it says so."""
+    """Write the verb's JSON document where `--json` says, if it says so; InputError where nothing can be written."""
     if options.json is None:
         return
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
     if options.json == "-":
-        sys.stdout.write(text)
+        # JSON has its own escapes for what the stream's encoding cannot write.
+        plain = _fitting(text, sys.stdout) == text
+        sys.stdout.write(text if plain else json.dumps(document, indent=1, allow_nan=False, default=str) + "\n")
     else:
-        write_whole(Path(options.json), text.encode())
+        write_out(Path(options.json), text)
+
+
+def require_targets(*targets: Path | str | None) -> None:
+    """InputError for files that could not be written: asked before long work, whose result would be lost."""
+    for target in (Path(one) for one in targets if one is not None and str(one) != "-"):
+        nearest = next(folder for folder in target.absolute().parents if os.path.lexists(folder))
+        if target.is_dir():
+            raise InputError(f"{target} is a folder; name a file in it")
+        if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+            raise InputError(f"{target} cannot be written: {nearest} is no folder that may be written to; name another")
+
+
+def write_out(target: Path, text: str) -> None:
+    """Write a file that an option named, whole or not at all; InputError with the reason where that fails."""
+    try:
+        write_whole(target, text.encode(errors="backslashreplace"))
+    except OSError as problem:
+        raise InputError(f"{target} cannot be written ({problem.strerror or problem}); name another file") from problem
 
 
 def printable(text: str) -> str:
     """Text with control and direction-changing characters escaped: names from a log must not steer a terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def _fitting(text: str, stream: TextIO) -> str:
+    """Text with what the stream's encoding cannot write escaped."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:

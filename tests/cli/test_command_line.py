@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+from argparse import Namespace
+from io import BytesIO, TextIOWrapper
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from auditlib.cli.auditing import _write_evidence
 from auditlib.cli.main import build_parser, main
-from auditlib.cli.output import ProgressLine, printable, table
+from auditlib.cli.output import ProgressLine, emit, printable, say, table
 from auditlib.cli.verdicts import max_age
 from auditlib.errors import CancelledError, InputError, IntegrityError, LogError, PrefixgateError, VerdictError
+from auditlib.runs.folder import open_run
 from tests.desk import RULES, SOUND_REVISION, audit, revision_with
 
 
@@ -63,6 +68,47 @@ def test_a_fault_of_our_own_is_exit_code_4(monkeypatch, capsys):
     monkeypatch.setattr("auditlib.cli.sessions.import_log", lambda *_, **__: 1 / 0)
     assert main(["import", "log.csv", "--store", "s.duckdb"]) == 4
     assert "fault of our own" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("left_with", [None, 0, 1])
+def test_code_that_tries_to_leave_is_a_fault_and_never_a_yes(left_with, monkeypatch, capsys):
+    monkeypatch.setattr("auditlib.cli.sessions.import_log", lambda *_, **__: sys.exit(left_with))
+    assert main(["import", "log.csv", "--store", "s.duckdb"]) == 4
+    assert "fault of our own" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_audit(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("auditlib.runs.execute.run_audits", lambda *_: pytest.fail("the audit began"))
+    (tmp_path / "file").write_text("x")
+    asked = ["audit", "--store", "s", "--revision", "r"]
+    for option, target in (("--json", tmp_path), ("--junit", tmp_path / "file" / "j.xml"), ("--markdown", tmp_path)):
+        assert run(*asked, option, target) == 2
+        assert str(target) in capsys.readouterr().err
+
+
+def test_evidence_that_cannot_be_written_keeps_no_other_back(signed, tmp_path):
+    finished = open_run(signed[0])
+    options = Namespace(json=str(tmp_path), junit=tmp_path / "j.xml", markdown=tmp_path / "m.md")
+    with pytest.raises(InputError, match="The run itself is whole"):
+        _write_evidence(options, finished)
+    assert (tmp_path / "j.xml").is_file()
+    assert (tmp_path / "m.md").is_file()
+
+
+def test_a_report_at_a_folder_is_wrong_use(signed, tmp_path, capsys):
+    assert run("report", "--run", signed[0], "--out", tmp_path) == 2
+    assert "is a folder" in capsys.readouterr().err
+
+
+def test_stdout_of_a_small_encoding_gets_escapes(monkeypatch):
+    narrow = TextIOWrapper(BytesIO(), encoding="latin-1")
+    monkeypatch.setattr("sys.stdout", narrow)
+    say(Namespace(json=None), "geöffnet → 閉")
+    emit(Namespace(json="-"), {"event": "閉"})
+    narrow.flush()
+    lines = narrow.buffer.getvalue().decode("latin-1").split("\n", 1)
+    assert lines[0] == "geöffnet \\u2192 \\u9589"
+    assert json.loads(lines[1]) == {"event": "閉"}
 
 
 def test_a_refused_audit_leaves_its_evidence_and_what_was_left_out_is_not_measured(demo_store, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""A report as JUnit XML and in words: nothing that keeps a release back may look green on a continuous integration server."""
+"""A report as JUnit XML and in words: what keeps a release back may look green nowhere, and what does not, not red."""
 
 from __future__ import annotations
 
