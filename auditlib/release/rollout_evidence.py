@@ -16,6 +16,7 @@ from auditlib.release.rollout_standing import Standing
 
 _Counted = TypeVar("_Counted", "ArmCounts", "StageCounts")
 _FEWEST_FOR_A_QUANTILE = 20
+_TOO_LARGE = 2**63  # for a column of the log, so no count or moment comes near it
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,12 @@ def gather(rows: LiveRows, plan: Plan, standing: Standing, now: int) -> LiveEvid
 
 
 def read_evidence(document: Mapping[str, Any]) -> LiveEvidence:
-    """Counts from a signed document; ValueError, TypeError or KeyError where one is missing or is no count."""
+    """Counts from a signed document; ValueError, TypeError or KeyError where one is missing, none, or contradictory."""
     stages = {}
     for name, stage in document["stages"].items():
         arms = {arm: _counts(ArmCounts, stage[arm]) for arm in ("new", "fallback")}
+        for counts in arms.values():
+            _require_parts(counts)
         stages[name] = _counts(StageCounts, {**stage, **arms})
     evidence = LiveEvidence(**{**document, "stages": stages})
     counted = (evidence.now, evidence.rows, evidence.unread, evidence.unfinished)
@@ -125,8 +128,15 @@ def _counts(kind: type[_Counted], document: Mapping[str, Any]) -> _Counted:
 
 
 def _require_count(value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _TOO_LARGE:
         raise ValueError("a count in the evidence is no whole number from 0")
+
+
+def _require_parts(arm: ArmCounts) -> None:
+    """Raise ValueError where a part is more than its whole: too many errors of one arm would hide the other's."""
+    of_requests = max(arm.whole, arm.units, arm.invalid_requests, arm.error_requests)
+    if of_requests > arm.requests or max(arm.invalid, arm.error, arm.slow) > arm.units:
+        raise ValueError("counts in the evidence contradict each other")
 
 
 class _Units:

@@ -14,7 +14,7 @@ from auditlib.errors import InputError, IntegrityError, KeyFileError
 from auditlib.release.evidence import parse_evidence
 from auditlib.release.refusals import RefusedError
 from auditlib.release.rollout_chain import begin_chain, extend_chain, read_chain
-from auditlib.release.rollout_course import follow
+from auditlib.release.rollout_course import after_move, follow
 from auditlib.release.rollout_moves import Document, Signer, advance, by_hand, look, open_on, require_passed, start
 from auditlib.release.rollout_served import what_is_wrong
 from auditlib.release.rollout_transition import Subject, Transition, digest_of, parse_transition, transition_bytes
@@ -23,7 +23,7 @@ from auditlib.release.trust import load_trust
 from auditlib.runs.live_log import read_live_log
 from auditlib.serving.log_row import to_table
 from tests.release.cases import digest, private_key, trusted
-from tests.release.rollout_world import BEGIN, NEW, OLD, STARTS, live, plan, row, stages
+from tests.release.rollout_world import BEGIN, NEW, OLD, STARTS, live, plan, row, stages, standing
 
 REPLAY, VERDICT = Document("replay", digest("replay")), Document("verdict", digest("verdict"))
 
@@ -258,6 +258,18 @@ def test_no_count_that_was_taken_out_of_the_evidence_promotes(sound, stage, arm,
         return  # earlier stages were decided on the counts of their time
     with pytest.raises(RefusedError):
         follow(forged(sound, counts=counts))
+
+
+@pytest.mark.parametrize("bad", [None, 2**63 - 1, 2**63, 10**400], ids=["one too many", "2^63-1", "2^63", "10^400"])
+@pytest.mark.parametrize("name", ["invalid", "error", "slow", "whole", "units", "invalid_requests", "error_requests"])
+@pytest.mark.parametrize("arm", ["new", "fallback"])
+def test_counts_that_contradict_each_other_are_refused_and_break_nothing(sound, name, bad, arm):
+    counts = json.loads(json.dumps(sound.read().moves[-1].counts))
+    told = counts["stages"]["canary 50"][arm]
+    told[name] = told["requests"] + 1 if bad is None else bad
+    move = replace(sound.read().moves[-1], counts=counts)
+    with pytest.raises(RefusedError, match="malformed"):
+        after_move(plan(limits={"invalid": 0.02, "error": 0.02}), standing("canary 50"), move)
 
 
 def test_a_signed_forgery_in_the_file_is_refused_too(world):
