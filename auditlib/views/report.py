@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from auditlib.events.event_map import EventMap
 from auditlib.numbers import number
 from auditlib.runs.folder import Run
 from auditlib.runs.noted import event_map_of
@@ -30,13 +32,14 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2rem aut
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #bbb; }
 table { border-collapse: collapse; width: 100%; margin: 1rem 0; font-size: 13px; }
 th, td { border-bottom: 1px solid #ddd; padding: .3rem .5rem; text-align: left; vertical-align: top; }
-td.events { min-width: 16rem; } td.long { min-width: 9rem; overflow-wrap: anywhere; }
+td.events { min-width: 16rem; } td.status { min-width: 5.5rem; } td.long { min-width: 9rem; overflow-wrap: anywhere; }
 td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .failed { color: #9b2d00; font-weight: 600; } .passed { color: #00614a; } .unknown { color: #5a5a5a; }
 .verdict { padding: 1rem; border: 2px solid; border-radius: 4px; font-size: 17px; overflow-wrap: anywhere; }
 h1, p { overflow-wrap: anywhere; } .scroll { overflow-x: auto; } figure { margin: 1rem 0; overflow: hidden; }
 @media print {
-  body { margin: 0; max-width: none; } .scroll { overflow: visible; } table { font-size: 11px; }
+  body { margin: 0; max-width: none; } table { font-size: 11px; }
+  td.events { min-width: 0; } .scroll { overflow: visible; }
   h2, h3 { break-after: avoid; } figure, tr { break-inside: avoid; }
 }
 """
@@ -98,10 +101,18 @@ def _audit(run: Run, audit: str, result: Mapping[str, Any]) -> str:
     if result["checks"]:
         parts.append(_checks(result["checks"]))
     parts += [_figure(figure) for figure in _figures(run, audit)]
-    parts += [f"<p>{in_html(note, 2000)}</p>" for note in result.get("notes", ())]
+    mapping = event_map_of(run)
+    parts += [f"<p>{in_html(_with_names(mapping, note), 2000)}</p>" for note in result.get("notes", ())]
     for probe, reason in result.get("not_applicable", {}).items():
         parts.append(f"<p>Not applicable: {in_html(probe)}: {in_html(reason, 500)}</p>")
     return "".join([*parts, _worst(run, audit)])
+
+
+def _with_names(mapping: EventMap | None, note: str) -> str:
+    """A note with the prefixes in it by their names; audits know ids only."""
+    if mapping is None:
+        return note
+    return re.sub(rf"\b{mapping.start}(?:-[0-9]+){{2,}}\b", lambda ids: f"“{named(mapping, ids.group())}”", note)
 
 
 def _checks(checks: Iterable[Mapping[str, Any]]) -> str:
@@ -114,7 +125,8 @@ def _checks(checks: Iterable[Mapping[str, Any]]) -> str:
         why = "" if check["status"] == "passed" else f": {in_html(check.get('reason') or '')}"
         compared = " (comparison, does not count)" if check.get("comparison") else ""
         rows.append(
-            f'<tr><td>{in_html(check["name"])}{compared}<td class="{kind}">{mark} {in_html(check["status"])}{why}'
+            f'<tr><td>{in_html(check["name"])}{compared}'
+            f'<td class="status {kind}">{mark} {in_html(check["status"])}{why}'
             f'<td class="n">{number(check["value"])}<td class="n">{number(check["limit"])}'
             f'<td>{in_html(check["unit"])}<td class="n">{check["count"]:,}</tr>'
         )

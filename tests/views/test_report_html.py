@@ -8,9 +8,10 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from auditlib.events.event_map import EventMap
 from auditlib.runs.origins import note_origin
 from auditlib.runs.request import AuditRequest
-from auditlib.views.report import _wrong_sequences, to_html
+from auditlib.views.report import _with_names, _wrong_sequences, to_html
 from tests.web.world import a_run, make_world
 
 PAYLOADS = (
@@ -84,6 +85,14 @@ def test_prefixes_stand_in_the_report_by_their_names(tmp_path):
     assert "assigned → closed" in html
     assert "3 assigned, 4 closed" in html
     assert not re.search(r"<td[^>]*>1(-[0-9]+)+<", html)
+
+
+def test_a_prefix_in_a_note_stands_there_by_its_names_and_other_numbers_as_they_are():
+    mapping = EventMap.build(["opened", "tested"])
+    assert (
+        _with_names(mapping, "over in 1-3-4, of 1-2 or 2026-12-01") == "over in “opened → tested”, of 1-2 or 2026-12-01"
+    )
+    assert _with_names(None, "over in 1-3-4") == "over in 1-3-4"
 
 
 @pytest.mark.parametrize("elsewhere", ["nowhere", "another map"])
