@@ -19,7 +19,6 @@ from auditlib.serving.memory import MemoryPlan
 from auditlib.web.disk import Stamp, stamp
 
 KINDS = ("bench", "replay", "rehearsal")
-_MOST = 200
 _LARGEST = 32 << 20
 _TEXTS = (
     "load",
@@ -74,7 +73,7 @@ def evidence(root: Path, digest: str) -> tuple[dict[str, Measured], tuple[str, .
     """The newest bench and replay of an artifact among the JSON files in `root`, and what could not be read."""
     found: dict[str, Measured] = {}
     problems = []
-    for path in sorted(root.glob("*.json"))[:_MOST] if root.is_dir() else []:
+    for path in sorted(root.glob("*.json")) if root.is_dir() else []:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
             continue
         try:
@@ -130,7 +129,7 @@ def _of_bench(bench: Measured | None) -> dict[str, int]:
 
 
 def _stamps(folder: Path) -> tuple[Stamp, ...]:
-    return tuple(stamp(path) for path in sorted(folder.rglob("*"))[:_MOST])
+    return tuple(stamp(path) for path in sorted(folder.rglob("*")))
 
 
 @st.cache_resource(max_entries=20, show_spinner="Checking the artifact …")

@@ -9,6 +9,7 @@ import pytest
 from auditlib.errors import InputError, PrefixgateError
 from auditlib.release.signing import new_key
 from auditlib.runs.package import PackageRequest, package_run
+from auditlib.web import serving_facts
 from auditlib.web.desk import Desk
 from auditlib.web.settings import read_settings
 from auditlib.web.shelf import artifacts
@@ -91,6 +92,23 @@ def test_evidence_that_failed_leaves_only_a_refusal(desk, made):
     with pytest.raises(InputError):
         desk.sign(run, "ada", PASSPHRASE, "approve", "", bound)
     assert desk.sign(run, "ada", PASSPHRASE, "refuse", "", bound).result == "FAILED"
+
+
+def test_what_failed_counts_however_many_older_files_and_folders_come_before_it_by_name(desk, made):
+    run = made[1]
+    packaged(desk, made, "zz")
+    evidence(desk, "replay", "failed", name="zz.replay.json")
+    found = json.loads((desk.settings.artifacts / "zz.replay.json").read_text())
+    passed = {**found, "status": "passed", "checks": [{**found["checks"][0], "value": 0, "status": "passed"}]}
+    older = {**passed, "artifact": f"sha256:{'0' * 64}"}
+    for number in range(210):
+        (desk.settings.artifacts / f"old{number:03d}.replay.json").write_text(json.dumps(older))
+        (desk.settings.artifacts / f"old{number:03d}").mkdir()
+    (bound,) = desk.offered(run)
+    assert [one.status for one in bound.evidence.values()] == ["failed"]
+    assert not desk.may_approve(run, bound)
+    shown, problems = serving_facts.evidence(desk.settings.artifacts, bound.artifact.digest)
+    assert (shown["replay"].status, problems) == ("failed", ())
 
 
 def test_the_newest_evidence_of_a_kind_counts_and_other_files_are_passed_over(desk, made):
