@@ -51,7 +51,9 @@ class Lanes:
     ) -> Lanes:
         """One lane a prefix, or one for each of its samples. Beams start as one lane: equal ones would never part."""
         copies = setting.width if setting.kind == "sampled" else 1
-        width = max(caps, default=0)
+        contexts = [context_length - len(prefix) for prefix in prefixes]
+        # No wider than any row can get: a cap far beyond the context would cost memory that nobody fills.
+        width = max((0, *map(min, caps, contexts)))
         owners = np.repeat(np.arange(len(prefixes)), copies)
         states = [automaton.state_after(prefix[1:]) for prefix, automaton in zip(prefixes, automata, strict=True)]
         draws = np.empty((len(owners), 0))
@@ -64,7 +66,7 @@ class Lanes:
             np.array(states, dtype=np.int32)[owners],
             np.zeros(len(owners)),
             np.zeros((len(owners), width), dtype=np.int64),
-            np.array([context_length - len(prefix) for prefix in prefixes], dtype=np.int64)[owners],
+            np.array(contexts, dtype=np.int64)[owners],
             draws,
             np.array(caps, dtype=np.int64)[owners],
             np.zeros(len(owners), dtype=np.int64),

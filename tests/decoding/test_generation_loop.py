@@ -9,6 +9,7 @@ import torch
 
 from auditlib.decoding import generation
 from auditlib.decoding.cache_guard import GuardedDecoder
+from auditlib.decoding.lanes import Lanes
 from auditlib.decoding.loop import generate
 from auditlib.decoding.policies import Setting
 from auditlib.errors import ContextExceededError, DecoderError, EventMapError, PolicyError, PrefixgateError
@@ -201,6 +202,21 @@ def test_one_kept_event_is_greedy():
         assert [found[0].events for found in run(decoder, PREFIXES, narrow, ORDER)] == [
             found[0].events for found in run(decoder, PREFIXES, GREEDY, ORDER)
         ]
+
+
+@pytest.mark.parametrize("setting", [GREEDY, SAMPLED, BEAM], ids=lambda setting: setting.name)
+def test_a_cap_far_beyond_the_context_costs_no_columns_and_changes_nothing(setting):
+    prefixes, context = [(1, OPENED), (1, OPENED, REPAIRED)], 9
+    lanes = Lanes.opening(prefixes, [FREE] * 2, setting, [10**9, 3], context)
+    assert lanes.events.shape[1] == 7
+    assert lanes.draws.shape[1] in (0, 7)
+    assert Lanes.opening([(1,) * 9], [FREE], setting, [4], context).events.shape[1] == 0
+    decoder = ToyDecoder(MAP.size, context)
+    near = run(decoder, prefixes, setting, max_new=7)
+    far = run(decoder, prefixes, setting, max_new=10**6)
+    assert [[(one.events, one.score) for one in found] for found in far] == [
+        [(one.events, one.score) for one in found] for found in near
+    ]
 
 
 def test_of_equal_logits_the_lowest_id_wins():
