@@ -54,15 +54,15 @@ def read_file(folder: Path, name: str, most: int = LARGEST_FILE) -> bytes:
         raise RevisionError(f"{folder}: {shown(name)[:120]!r} {reason}")
     try:
         with os.fdopen(_open(folder, name), "rb") as file:
-            _check_plain(os.fstat(file.fileno()), folder / name, most)
-            data = file.read(most + 1)
+            size = _check_plain(os.fstat(file.fileno()), folder / name, most)
+            data = file.read(size + 1)  # no more than is there: what is asked for is allocated before it is read
     except ValueError as problem:  # a NUL in the path
         raise RevisionError(f"{str(folder)!r}: is no path ({problem})") from problem
     except OSError as problem:
         why = "it is a link" if problem.errno == errno.ELOOP else problem.strerror
         raise RevisionError(f"{folder / name}: cannot be read ({why}); put a plain file there") from problem
-    if len(data) > most:  # it grew between the two looks
-        raise RevisionError(f"{folder / name}: is larger than {most} bytes")
+    if len(data) > size:
+        raise RevisionError(f"{folder / name}: grew while it was read; wait until nobody writes there")
     return data
 
 
@@ -76,10 +76,12 @@ def _open(folder: Path, name: str) -> int:
         os.close(inside)
 
 
-def _check_plain(facts: os.stat_result, path: Path, most: int) -> None:
+def _check_plain(facts: os.stat_result, path: Path, most: int) -> int:
+    """Bytes of an opened file, when it is a plain one of at most `most`."""
     if not stat.S_ISREG(facts.st_mode):
         raise RevisionError(f"{path}: is no plain file; put a plain file there")
     if facts.st_nlink > 1:
         raise RevisionError(f"{path}: has a second name (hard link), through which it can change; copy it instead")
     if facts.st_size > most:
         raise RevisionError(f"{path}: is {facts.st_size} bytes, more than the {most} that it may have")
+    return facts.st_size

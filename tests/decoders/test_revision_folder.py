@@ -8,11 +8,13 @@ import os
 import random
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
 import torch
 
+from auditlib.decoders.guarded_folder import read_file
 from auditlib.decoders.revision import Manifest, open_revision, write_revision
 from auditlib.decoders.tensor_file import read_tensors, write_tensors
 from auditlib.errors import DecoderError, EventMapError, IntegrityError, PrefixgateError, RevisionError
@@ -376,3 +378,28 @@ def test_a_thousand_damaged_revisions_raise_only_errors_of_ours(tmp_path):
             (folder / name).write_bytes(content)
     assert refused > 900
     open_revision(folder).decoder()
+
+
+def test_reading_a_file_sets_no_more_memory_aside_than_it_has_bytes(tmp_path):
+    (tmp_path / "small").write_bytes(b"12345678")
+    tracemalloc.start()
+    try:
+        assert read_file(tmp_path, "small", 256 << 20) == b"12345678"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_that_grows_between_the_two_looks_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "log").write_bytes(b"12345678")
+    sound = os.fstat
+
+    def then_written(descriptor):
+        facts = sound(descriptor)
+        with (tmp_path / "log").open("ab") as file:
+            file.write(b"9")
+        return facts
+
+    monkeypatch.setattr(os, "fstat", then_written)
+    with pytest.raises(RevisionError, match="grew while it was read"):
+        read_file(tmp_path, "log", 1 << 20)
