@@ -125,7 +125,7 @@ def _checks(checks: Iterable[Mapping[str, Any]]) -> str:
         why = "" if check["status"] == "passed" else f": {in_html(check.get('reason') or '')}"
         compared = " (comparison, does not count)" if check.get("comparison") else ""
         rows.append(
-            f'<tr><td>{in_html(check["name"])}{compared}'
+            f"<tr><td>{in_html(check['name'])}{compared}"
             f'<td class="status {kind}">{mark} {in_html(check["status"])}{why}'
             f'<td class="n">{number(check["value"])}<td class="n">{number(check["limit"])}'
             f'<td>{in_html(check["unit"])}<td class="n">{check["count"]:,}</tr>'
