@@ -64,7 +64,7 @@ def explain(subject: Subject, report: Mapping[str, Any]) -> Explained:
         return Explained(cases, tables)
     except CancelledError:
         raise
-    except Exception as fault:  # noqa: BLE001 - as in `run_audit`; the judgement stands without its explanation
+    except (Exception, SystemExit) as fault:  # noqa: BLE001 - as in `run_audit`; the judgement stands without its explanation
         return Explained(problem=f"{type(fault).__name__}: {fault}")
 
 

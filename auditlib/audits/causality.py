@@ -13,7 +13,7 @@ from auditlib.audits.causal_probes import Laid, cases
 from auditlib.audits.changes import COLUMNS, Change
 from auditlib.audits.checked import CheckedDecoder
 from auditlib.audits.held_out import Material, Row, batches, held_out, material, written
-from auditlib.audits.offers import alterable, differentiable, inspectable
+from auditlib.audits.offers import alterable, differentiable, inspectable, shows_views
 from auditlib.audits.precise import load_precise
 from auditlib.audits.tolerance import FloorStudy
 from auditlib.audits.work import Piece, Watch
@@ -49,7 +49,8 @@ class _Causality:
         trial = self.rows.rows(1, 4, "trial")[0]
         self.gradients, self.no_gradients = differentiable(self.fine, trial)
         self.altered, self.not_altered = alterable(self.own, trial)
-        self.shown, _ = inspectable(self.own, trial)
+        shown, _ = inspectable(self.own, trial)
+        self.shown = shown if shown is not None and shows_views(self.own, shown, trial) else None
 
     def pieces(self) -> Iterator[Piece]:
         """All work. What is compared bit by bit runs in the deployed dtype, and in float64, which rounds less away."""

@@ -144,11 +144,14 @@ class Alone:
 
 
 def refusal(call: Callable[[], object]) -> str | None:
-    """Why a decoder refuses a call, None when it serves it. Any exception is a refusal, except a wish to stop."""
+    """Why a decoder refuses a call, None when it serves it. Any exception is a refusal, except a wish to stop.
+
+    Leaving the process is none of a decoder's business: it is refused like any other exception.
+    """
     try:
         call()
     except CancelledError:
         raise
-    except Exception as problem:  # noqa: BLE001  # a stranger's decoder may refuse in any way
+    except (Exception, SystemExit) as problem:  # noqa: BLE001  # a stranger's decoder may refuse in any way
         return f"{type(problem).__name__}: {problem}"
     return None

@@ -57,7 +57,7 @@ def _answers(checked: CheckedDecoder, steps: Sequence[Step]) -> torch.Tensor:
         events, valid = (torch.tensor(part, device=checked.device) for part in (step.events, step.valid))
         if step.verb == "full":
             return checked.full(events, valid)
-        logits, cache = checked.extend(events, valid, cache) if cache else checked.prefill(events, valid)
+        logits, cache = checked.extend(events, valid, cache) if cache is not None else checked.prefill(events, valid)
     return logits
 
 

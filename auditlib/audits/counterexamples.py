@@ -133,7 +133,7 @@ class _Search:
             yield from self._parity(check, own)
         elif name.startswith("truncation"):
             fine = "float64" if name.endswith("float64") else own
-            sought = replace(self._sought(name, fine, float(check["limit"])), relative=check["unit"] == "relative")
+            sought = replace(self._sought(name, fine, _limit(check)), relative=check["unit"] == "relative")
             yield truncated_cases(sought, self._checked(fine), self.material, self.held.rows)
         else:
             for dtype in dict.fromkeys((own, "float64")):
@@ -143,7 +143,7 @@ class _Search:
     def _parity(self, check: Mapping[str, Any], own: str) -> Iterator[Iterator[Case]]:
         """By value in the audited dtype; what rounding hides there, or only stored numbers show, in float64."""
         if check["unit"] != "relative":
-            yield self._watched(self._sought(check["name"], own, float(check["limit"])))
+            yield self._watched(self._sought(check["name"], own, _limit(check)))
         if self._offers_float64():
             sought = replace(self._sought(check["name"], "float64", 1e-9), relative=True)
             yield self._watched(sought, everything=check["name"] not in dict(battery(self._bench(sought))))
@@ -218,3 +218,8 @@ class _LateError(Exception):
 def _same(left: Case, right: Case) -> bool:
     """Whether two cases are the same calls; one dtype is then enough to show them in."""
     return (left.expect, left.asked, left.against) == (right.expect, right.asked, right.against)
+
+
+def _limit(check: Mapping[str, Any]) -> float:
+    """What a check was held against; 0 where a decoder gave no numbers to measure a tolerance with."""
+    return 0.0 if check["limit"] is None else float(check["limit"])

@@ -70,6 +70,16 @@ def inspectable(checked: CheckedDecoder, row: Row) -> tuple[Inspectable | None, 
     return (decoder, "") if problem is None else (None, f"stored keys and values cannot be read: {problem}")
 
 
+def shows_views(checked: CheckedDecoder, shown: Inspectable, row: Row) -> bool:
+    """Whether what the decoder shows is the cache itself: writing into a copy would change nothing.
+
+    What is asked for twice and lies in the same memory both times is the cache's own.
+    """
+    _, cache = checked.prefill(*checked.stack([row]))
+    first, again = shown.stored(cache), shown.stored(cache)
+    return all(one.data_ptr() == other.data_ptr() for one, other in zip(first[:2], again[:2], strict=True))
+
+
 def _require_shape(verb: str, logits: Tensor, shape: tuple[int, ...]) -> None:
     if tuple(logits.shape) != shape:
         raise DecoderError(f"{verb} gave logits {list(logits.shape)} where {list(shape)} are due")

@@ -63,29 +63,45 @@ def batch_dependence(runs: Runs, setting: Setting, cases: Sequence[PrefixCase], 
 
     Where float64 runs alone and in company agree, the change is a tie that rounding decides: counted apart.
     """
+    changed = _moved(runs, setting, cases, found)
+    ties = changed - _precisely(runs, setting, cases) if changed else set()
+    looked = len(places(len(cases), _ALONE)) + len(places(len(cases), _REGROUPED))
+    return BatchDependence(looked, len(changed - ties), len(ties))
+
+
+def _moved(
+    runs: Runs, setting: Setting, cases: Sequence[PrefixCase], found: Found, decoder: Decoder | None = None
+) -> set[int]:
+    """Places whose events are others alone or in small groups than they were in the large batch."""
     alone, regrouped = places(len(cases), _ALONE), places(len(cases), _REGROUPED)
-    changed = set(_changed(runs, setting, cases, found, alone, 1))
     # Even places before odd ones: other neighbours, and other lengths to be padded to.
-    changed |= set(_changed(runs, setting, cases, found, regrouped[::2] + regrouped[1::2], _GROUP))
-    ties = _ties(runs, setting, [cases[place] for place in sorted(changed)]) if changed else 0
-    return BatchDependence(len(alone) + len(regrouped), len(changed) - ties, ties)
+    others = regrouped[::2] + regrouped[1::2]
+    changed = _changed(runs, setting, cases, found, alone, 1, decoder)
+    return {*changed, *_changed(runs, setting, cases, found, others, _GROUP, decoder)}
 
 
 def _changed(
-    runs: Runs, setting: Setting, cases: Sequence[PrefixCase], found: Found, chosen: Sequence[int], batch: int
+    runs: Runs,
+    setting: Setting,
+    cases: Sequence[PrefixCase],
+    found: Found,
+    chosen: Sequence[int],
+    batch: int,
+    decoder: Decoder | None,
 ) -> list[int]:
-    again = runs.run(setting, [cases[place] for place in chosen], batch)
+    again = runs.run(setting, [cases[place] for place in chosen], batch, decoder)
     return [place for place, other in zip(chosen, again, strict=True) if events_of(found[place]) != events_of(other)]
 
 
-def _ties(runs: Runs, setting: Setting, cases: Sequence[PrefixCase]) -> int:
+def _precisely(runs: Runs, setting: Setting, cases: Sequence[PrefixCase]) -> set[int]:
+    """Places that change in float64 too, in the same company; all of them where there is no finer dtype to ask.
+
+    In the same company: what hangs on other rows must have those rows beside it to show.
+    """
     precise = load_precise(runs.subject, runs.watch).decoder
     if precise is None or runs.subject.dtype == torch.float64:
-        return 0
-    together = runs.run(setting, [*cases, *cases], decoder=precise)  # in company, if only of their own copies
-    alone = runs.run(setting, cases, 1, precise)
-    # The second half of `together` is company: not strict, so that it is left out.
-    return sum(events_of(one) == events_of(other) for one, other in zip(alone, together, strict=False))
+        return set(range(len(cases)))
+    return _moved(runs, setting, cases, runs.run(setting, cases, decoder=precise), precise)
 
 
 def narrow_differs(runs: Runs, setting: Setting, cases: Sequence[PrefixCase]) -> tuple[int, int]:

@@ -124,7 +124,7 @@ class _SelfCheck:
             value, count = probe(world)
         except CancelledError:
             raise
-        except Exception as problem:  # noqa: BLE001  # a fault that breaks the probe was not seen by it
+        except (Exception, SystemExit) as problem:  # noqa: BLE001  # a fault that breaks the probe was not seen by it
             return Planting(
                 fault, check, clean=clean, clean_count=clean_count, problem=f"{type(problem).__name__}: {problem}"
             )

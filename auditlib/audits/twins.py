@@ -11,6 +11,7 @@ from auditlib.audits.prefix_set import PrefixSet
 
 STRANGER = "all but the last event changed"
 """The likeness of a row that shares length and last event only."""
+_SWAPPED = "two events swapped"
 
 _MOST, _SHORTEST, _ROOM = 6, 3, 3  # room for a twin that is one event longer, and for two more events after it
 
@@ -35,7 +36,22 @@ def twin_rows(subject: Subject, chosen: PrefixSet) -> tuple[Twins, ...]:
     made_up = [row for row in _made_up(subject, longest) if row not in real]
     rows = sorted([*real, *made_up[: max(0, 2 - len(real))]], key=lambda row: (len(row), row))
     domain = subject.event_map.domain
-    return tuple(Twins(row, real.get(row, ""), tuple(_alike(row, domain, rows))) for row in spread(rows, _MOST))
+    found = [Twins(row, real.get(row, ""), tuple(_alike(row, domain, rows))) for row in spread(rows, _MOST)]
+    if not any(map(has_swap, found)):
+        # Short sessions, and those of one event, have nothing to change places in.
+        more = (Twins(row, "", tuple(_alike(row, domain, rows))) for row in made_up)
+        found += [one for one in more if has_swap(one) and one.row not in rows][:1]
+    return tuple(found)
+
+
+def has_swap(one: Twins) -> bool:
+    """Whether one of the twins differs in the order of its events only."""
+    return any(likeness == _SWAPPED for likeness, _ in one.alike)
+
+
+def most_alike(found: Sequence[Twins]) -> tuple[Twins, ...]:
+    """The one prefix, if any, that most kinds of twins can be mistaken for; the longest of several."""
+    return tuple(sorted(found, key=lambda one: (len(one.alike), len(one.row)))[-1:])
 
 
 def _made_up(subject: Subject, longest: int) -> Iterator[Row]:
@@ -57,7 +73,7 @@ def _alike(row: Row, domain: Sequence[int], rows: Sequence[Row]) -> Iterator[tup
     swapped = next(pairs, None)
     if swapped is not None:  # what a key that adds up its events cannot tell apart
         two = row[swapped + 1], row[swapped]
-        yield "two events swapped", (*row[:swapped], *two, *row[swapped + 2 :])
+        yield _SWAPPED, (*row[:swapped], *two, *row[swapped + 2 :])
     yield "last event changed", (*row[:-1], _other(row[-1], domain))
     # What a key of length and last event cannot tell apart.
     like = [one for one in rows if len(one) == len(row) and one[-1] == row[-1] and one != row]

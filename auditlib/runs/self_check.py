@@ -115,7 +115,7 @@ def run_self_check(subject: Subject, results: Sequence[AuditResult], limits: Lim
         plantings = plant_all(subject, faults, own) if faults else ()
     except CancelledError:
         raise
-    except Exception as problem:  # noqa: BLE001  # a decoder under audit may raise anything
+    except (Exception, SystemExit) as problem:  # noqa: BLE001  # a decoder under audit may raise anything
         return SelfCheck(problem=f"{type(problem).__name__}: {problem}")
     coarse = own is not None and own > LARGEST_TOLERANCE
     return SelfCheck(tuple(_judged(one, found[one.fault.audit], limits, coarse) for one in plantings))

@@ -130,23 +130,23 @@ def _only_padded(events: Tensor, valid: Tensor, logits: Tensor) -> Tensor:
     return _next(events, valid).to(logits.dtype) * (~valid).any()
 
 
-def _before_one_event(events: Tensor, valid: Tensor, logits: Tensor) -> Tensor:
-    """The next event is known only where it is the last id of the vocabulary that stands in the batch."""
-    known = events == events.amax()
-    ahead = torch.cat([known[:, 1:], torch.zeros_like(known[:, :1])], 1)
-    return (ahead & valid)[..., None].to(logits.dtype)
+def _before_one_event(world: World) -> World:
+    """The newest name of the event map is known one event early, and no other."""
+    return wrapped(_Leaky, leak=_before(max(world.subject.event_map.domain)))(world)
 
 
 def _before_the_end(world: World) -> World:
     """The end is known one event early."""
-    end = world.subject.event_map.end
+    return wrapped(_Leaky, leak=_before(world.subject.event_map.end))(world)
 
+
+def _before(known: int) -> Leak:
     def leak(events: Tensor, valid: Tensor, logits: Tensor) -> Tensor:
-        """1 for every logit at positions whose next event is the end, else 0."""
-        ahead = torch.cat([events[:, 1:] == end, torch.zeros_like(valid[:, :1])], 1)
+        """1 for every logit at positions whose next event is the known one, else 0."""
+        ahead = torch.cat([events[:, 1:] == known, torch.zeros_like(valid[:, :1])], 1)
         return (ahead & valid)[..., None].to(logits.dtype)
 
-    return wrapped(_Leaky, leak=leak)(world)
+    return leak
 
 
 def _length(events: Tensor, valid: Tensor, logits: Tensor) -> Tensor:  # noqa: ARG001
@@ -182,7 +182,7 @@ CAUSAL: tuple[Fault, ...] = (
     _leak("a leak over eight places only", _far_ahead, "paiml/entrenar #310", needs=(two_events, context_of(9))),
     _leak("a leak at block ends only", _block_ends, needs=(two_events, context_of(9))),
     _leak("a leak in padded batches only", _only_padded),
-    _leak("a leak before one event only", _before_one_event),
+    _causal("a leak before one event only", _before_one_event, _EXHAUSTIVE, needs=(two_events,)),
     _causal("a leak before the end only", _before_the_end, _EXHAUSTIVE, needs=(two_events,)),
     _leak("a leak of a millionth", _all_later, size=1e-6, checks=_TRUNCATION[:1], needs=(has_float64, two_events)),
     _leak("a leak of a hundred-millionth", _all_later, size=1e-7, checks=_TRUNCATION[:1],

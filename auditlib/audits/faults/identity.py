@@ -22,6 +22,7 @@ from auditlib.audits.faults.needs import (
     feels_recent_events,
     names_weights,
     shows_its_cache,
+    swaps_in_a_twin,
     two_events,
 )
 from auditlib.audits.faults.planting import Fault, Need, Plant, World, in_decoder
@@ -143,15 +144,16 @@ def _identity(name: str, plant: Plant, check: str, report: str = "", needs: tupl
     return Fault(name, "cache identity", "cache identity", (check,), plant, report, needs)
 
 
-def _keyed(name: str, key: Key, report: str = "") -> Fault:
-    return _identity(f"a prefix cache keyed by {name}", wrapped(_Remembers, key=key), _ANSWER, report, _FELT)
+def _keyed(name: str, key: Key, report: str = "", needs: tuple[Need, ...] = ()) -> Fault:
+    kept = wrapped(_Remembers, key=key)
+    return _identity(f"a prefix cache keyed by {name}", kept, _ANSWER, report, (*needs, *_FELT))
 
 
 IDENTITY: tuple[Fault, ...] = (
     _keyed("length", len, "ggml-org/llama.cpp #1585"),
     _keyed("the last event", lambda row: row[-1]),
     _keyed("length and last event", lambda row: (len(row), row[-1]), "waybarrios/vllm-mlx #384"),
-    _keyed("its events in any order", lambda row: tuple(sorted(row)), "vllm-project/vllm PR 12621"),
+    _keyed("its events in any order", lambda row: tuple(sorted(row)), "vllm-project/vllm PR 12621", (swaps_in_a_twin,)),
     _keyed("the first events", lambda row: row[: max(1, len(row) - 1)], "Blaizzy/mlx-vlm #1715"),
     _identity("a prefix cache that ignores the revision", _shared_memory, _ANSWER, "vllm-project/vllm #3264",
               (names_weights,)),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auditlib.audits.faults.needs import has_split, leaves_something_open, two_events
+from auditlib.audits.faults.needs import has_split, leaves_something_open, two_events, two_told_events
 from auditlib.audits.faults.planting import Fault, Need, Plant, World
 from auditlib.audits.faults.wrapping import Planted, wrapped
 from auditlib.audits.loss_probes import Loss, Shift
@@ -151,7 +151,7 @@ LEARNING: tuple[Fault, ...] = (
     _training("rows are joined before the shift", _shift(_flattened), "target shift",
               "huggingface/transformers #47394"),
     _training("the decoder repeats its input", wrapped(_TellsItself), "target shift", "huggingface/transformers #47394",
-              (two_events,)),
+              (two_events, two_told_events)),
     _training("padding is a target", _shift(_padding_counts), "padding in the loss", "lukas-blecher/LaTeX-OCR #305"),
     _training("padding is in a penalty", _loss(_padding_divides), "padding in the loss",
               "huggingface/transformers #2759"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from auditlib.audits.faults.needs import forbids_something
+from auditlib.audits.faults.needs import forbids_something, goes_on_beyond_the_cap
 from auditlib.audits.faults.planting import Fault, Need, Plant, World
 from auditlib.events.automaton import OrderAutomaton
 
@@ -140,5 +140,5 @@ MASKS: tuple[Fault, ...] = (
     _mask("nothing is allowed before the end", _NothingLeft, "states with no event", _CFG),
     Fault("capped by a mask without budget", "decoding policy", "decoding policy", ("capped sequences",),
           _spoilt(_NoBudget),
-          "PaddlePaddle/FastDeploy PR 4543", setting="endless"),
+          "PaddlePaddle/FastDeploy PR 4543", (goes_on_beyond_the_cap,), setting="endless"),
 )  # fmt: skip

@@ -7,7 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auditlib.audits.faults.needs import alters_keys, context_of, feels_recent_events, shows_its_cache, two_events
+from auditlib.audits.faults.needs import (
+    alters_keys,
+    context_of,
+    feels_recent_events,
+    shows_its_cache,
+    shows_views_of_its_cache,
+    two_events,
+)
 from auditlib.audits.faults.planting import Fault, Need, Plant
 from auditlib.audits.faults.wrapping import Batch, Planted, Retold, Showing, Told, wrapped
 from auditlib.audits.held_out import Row
@@ -135,7 +142,7 @@ def _how(how: str) -> Plant:
     return wrapped(_Moves, how=how)
 
 
-_SHOWN, _ALTER = (shows_its_cache,), (shows_its_cache, alters_keys)
+_SHOWN, _ALTER = (shows_views_of_its_cache,), (shows_its_cache, alters_keys)
 _ONE_KEY = "huggingface/transformers #46612"
 
 MOVING: tuple[Fault, ...] = (

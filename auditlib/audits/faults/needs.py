@@ -12,7 +12,9 @@ from auditlib.audits.faults.planting import Need, World
 from auditlib.audits.faults.wrapping import last_logits
 from auditlib.audits.held_out import Row
 from auditlib.audits.next_events import session_rows
-from auditlib.audits.offers import alterable, differentiable, inspectable
+from auditlib.audits.offers import alterable, differentiable, inspectable, shows_views
+from auditlib.audits.prefix_set import prefix_set
+from auditlib.audits.twins import has_swap, twin_rows
 from auditlib.decoders.capabilities import Fingerprinted
 from auditlib.decoders.lookup import ceiling
 
@@ -29,6 +31,18 @@ def _offer(world: World, of: object) -> str | None:
 def shows_its_cache(world: World) -> str | None:
     """The decoder shows stored keys and values."""
     return _offer(world, inspectable)
+
+
+def shows_views_of_its_cache(world: World) -> str | None:
+    """What the decoder shows of its caches is the caches themselves, so that a fault can write into them."""
+    checked, row = (
+        CheckedDecoder(world.subject.decoder, world.subject.device, lambda: None),
+        world.rows.rows(1, 4, "trial")[0],
+    )
+    shown, reason = inspectable(checked, row)
+    if shown is None:
+        return reason
+    return None if shows_views(checked, shown, row) else "the decoder shows copies of its keys and values"
 
 
 def alters_keys(world: World) -> str | None:
@@ -100,6 +114,35 @@ def feels_recent_events(world: World) -> str | None:
     """The decoder's answers depend on the event before the newest."""
     feels = _moves(world, lambda row: row[:-2] + row[-1:])
     return None if feels else "the decoder's answers depend on the newest event only"
+
+
+def two_told_events(world: World) -> str | None:
+    """The sessions at hand tell two events apart: a decoder that repeats its input is right where there is one."""
+    told = {event for row in session_rows(world.subject) for event in row} - {world.rows.start, world.rows.end}
+    return None if len(told) > 1 else "the sessions at hand hold one event only"
+
+
+def goes_on_beyond_the_cap(world: World) -> str | None:
+    """The event order lets some session go on for longer than the cap: else nothing is ever capped."""
+    end = world.subject.event_map.end
+    for automaton in world.subject.order.automata().values():
+        states = {0}
+        for _ in range(world.subject.max_new_events):
+            states = {
+                int(automaton.step[state, event])
+                for state in states
+                for event in world.subject.event_map.domain
+                if event != end and automaton.legal[state, event]
+            }
+        if states:
+            return None
+    return "the event order ends every session before the cap"
+
+
+def swaps_in_a_twin(world: World) -> str | None:
+    """Some prefix at hand has a twin in which two events changed places."""
+    twins = twin_rows(world.subject, prefix_set(world.subject, 8))
+    return None if any(has_swap(one) for one in twins) else "no prefix that fits has two events to change places"
 
 
 def leaves_something_open(world: World) -> str | None:

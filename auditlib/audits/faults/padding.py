@@ -17,7 +17,7 @@ from auditlib.audits.held_out import Row
 _REMEMBERS: tuple[Need, ...] = (feels_old_events, feels_recent_events)
 
 
-class _PaddingRead(Planted):
+class _PaddingRead(Retold):
     """Invalid positions count as events on the full path and in prompts, in the layouts that a fault is about."""
 
     def __init__(self, inner: Any, where: str, padding: int = 0) -> None:
@@ -28,9 +28,17 @@ class _PaddingRead(Planted):
         """Logits [B, T, V] under a mask that takes padding of the chosen layout for events."""
         return super().full(events, self._taken(events, valid))
 
-    def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
-        """Logits [B, V] and a cache under the same mask, so that the padding is stored as well."""
-        return super().prefill(events, self._taken(events, valid))
+    def seen(self, batch: Batch, row: int, count: int, cache: Told) -> Row:
+        """A prompt with the padding that was taken; behind it what was kept of the prompt, and the newest events."""
+        return self._prompt(batch, row) if not batch.past[row] else batch.past[row] + batch.new[row][:count]
+
+    def kept(self, batch: Batch, row: int, cache: Told) -> Row:
+        """The padding is stored as well, and falls out again when the context is full."""
+        return self._prompt(batch, row) if not batch.past[row] else batch.past[row] + batch.new[row]
+
+    def _prompt(self, batch: Batch, row: int) -> Row:
+        taken = self._taken(torch.tensor(batch.events), torch.tensor(batch.valid))[row].tolist()
+        return tuple(event for event, keep in zip(batch.events[row], taken, strict=True) if keep)
 
     def _taken(self, events: Tensor, valid: Tensor) -> Tensor:
         left, right = valid.int().cumsum(1) == 0, valid.int().flip(1).cumsum(1).flip(1) == 0

@@ -18,14 +18,14 @@ from auditlib.audits.faults.planting import World
 from auditlib.audits.growing import Bench
 from auditlib.audits.held_out import Row
 from auditlib.audits.neighbours import Neighbours
-from auditlib.audits.offers import alterable, differentiable, inspectable
+from auditlib.audits.offers import alterable, differentiable, inspectable, shows_views
 from auditlib.audits.parity_probes import battery
 from auditlib.audits.prefix_set import prefix_set
 from auditlib.audits.requests import own_trials
 from auditlib.audits.rounding import Errors
 from auditlib.audits.stored import StoredProbe
 from auditlib.audits.sweep import Advance, cached_logits
-from auditlib.audits.twins import twin_rows
+from auditlib.audits.twins import most_alike, twin_rows
 from auditlib.audits.work import Watch
 
 Probe = Callable[[World], tuple[float, int]]
@@ -98,7 +98,7 @@ def _poison(world: World) -> tuple[float, int]:
         row = rows.rows(1, 5, "poisoned append")[0]
         if len(row) > 2:
             causal_hooks.poison_append(altered, checked, row, 2, seen)
-    if shown is not None:
+    if shown is not None and shows_views(checked, shown, trial):
         causal_hooks.poison_unread_slots(shown, checked, rows, seen)
     return seen.moved, seen.positions
 
@@ -168,7 +168,9 @@ def _cached_not_finite(world: World) -> tuple[float, int]:
 
 
 def _everyday(world: World) -> list[Row]:
-    return [*world.rows.sample, *world.rows.rows(8, 24, "planted numbers")]
+    # A thousand positions, as the limits were measured on such numbers: of a few dozen, a sound ratio may be large.
+    length = min(24, world.rows.context)
+    return [*world.rows.sample, *world.rows.rows(max(8, -(-1000 // length)), length, "planted numbers")]
 
 
 def _errors(world: World) -> tuple[Errors, list[Row]]:
@@ -201,7 +203,7 @@ def _neighbours(repeated: bool) -> Probe:
     def probe(world: World) -> tuple[float, int]:
         """Logits that changed on mere repetition, of how many; or the worst gap after others, over how many answers."""
         subject = world.subject
-        asked = Neighbours(subject, twin_rows(subject, prefix_set(subject, 8))[-1:], Watch(subject.progress))
+        asked = Neighbours(subject, most_alike(twin_rows(subject, prefix_set(subject, 8))), Watch(subject.progress))
         for _, work in asked.pieces():
             work()
         found = asked.found
@@ -214,7 +216,7 @@ def _requests(own: bool) -> Probe:
     def probe(world: World) -> tuple[float, int]:
         """Requests that the guard did not judge as expected, of how many."""
         subject, missing = world.subject, dict[str, str]()
-        twins = twin_rows(subject, prefix_set(subject, 8))[-1:]
+        twins = most_alike(twin_rows(subject, prefix_set(subject, 8)))
         asked = own_trials(subject, twins, world.guard) if own else altered_trials(subject, twins, missing, world.guard)
         trials = list(asked)
         return sum(not one.as_expected for one in trials), len(trials)
