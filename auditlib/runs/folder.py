@@ -7,8 +7,10 @@ Layout: `manifest.json` (inputs, device, versions, seeds, digest of every other 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -109,29 +111,22 @@ def open_run(folder: Path) -> Run:
         raise RunError(f"{folder} is not a finished run: it has no manifest.json; audit again")
     try:
         manifest = json.loads(manifest_file.read_bytes())
-        report_bytes = (folder / "report.json").read_bytes()
-        report = json.loads(report_bytes)
-        files, revision = manifest["files"], manifest["revision"]["digest"]
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+        report = json.loads((folder / "report.json").read_bytes())
+        _require_shape(manifest, report)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise RunError(
             f"{folder}: the run cannot be read ({type(problem).__name__}: {problem}); audit again"
         ) from problem
-    _verify_files(folder, {"report.json": files["report.json"]}, only_listed=True)
-    if report.get("run") != folder.name or report.get("revision") != revision:
+    _verify_files(folder, {"report.json": manifest["files"]["report.json"]}, only_listed=True)
+    if report["run"] != folder.name or report["revision"] != manifest["revision"]["digest"]:
         raise IntegrityError(f"{folder}: report and manifest do not belong to this run; audit again")
     return Run(folder, manifest, report)
 
 
 def list_runs(root: Path) -> tuple[Run, ...]:
     """Finished runs under `root`, newest first; folders being written, or left by a killed run, are passed over."""
-    if not root.is_dir():
-        return ()
-    folders = (
-        p for p in root.iterdir() if p.is_dir() and not p.name.startswith(".") and (p / "manifest.json").is_file()
-    )
-    return tuple(
-        sorted((open_run(p) for p in folders), key=lambda run: (run.manifest["created"], run.id), reverse=True)
-    )
+    runs = (open_run(folder) for folder in _finished(root))
+    return tuple(sorted(runs, key=lambda run: (run.manifest["created"], run.id), reverse=True))
 
 
 def checks_of_all_runs(root: Path) -> pd.DataFrame:
@@ -139,16 +134,52 @@ def checks_of_all_runs(root: Path) -> pd.DataFrame:
 
     RunError when a table cannot be read; the message of DuckDB names the file.
     """
-    pattern = root / "*" / "tables" / f"{_CHECKS}.parquet"
-    if not any(root.glob(f"*/tables/{_CHECKS}.parquet")):
+    tables = [folder / "tables" / f"{_CHECKS}.parquet" for folder in _finished(root)]
+    files = [_not_a_pattern(str(table)) for table in tables if table.is_file()]
+    if not files:
         return pd.DataFrame()
     with duckdb.connect(":memory:") as connection:
         # By name: runs of earlier versions may lack a column, and must not shift the others.
         query = "select * from read_parquet(?, union_by_name => true) order by created, run, audit, name"
         try:
-            return connection.execute(query, [str(pattern)]).df()
+            return connection.execute(query, [files]).df()
         except duckdb.Error as problem:
             raise _damaged(root, problem) from problem
+
+
+def _finished(root: Path) -> list[Path]:
+    """Folders of finished runs; what is being written lies under a name with a dot, as does what a kill left."""
+    if not root.is_dir():
+        return []
+    return sorted(p for p in root.iterdir() if not p.name.startswith(".") and (p / "manifest.json").is_file())
+
+
+def _not_a_pattern(path: str) -> str:
+    """The path as DuckDB reads it: each character that would stand for others stands for itself."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", path)
+
+
+def _require_shape(manifest: Any, report: Any) -> None:
+    """Raise ValueError, KeyError or TypeError unless both hold what every reader of a run takes for granted."""
+    texts = {
+        "created": manifest["created"],
+        "revision name": manifest["revision"]["name"],
+        "revision": manifest["revision"]["digest"],
+        "snapshot": manifest["snapshot"]["digest"],
+        "report.json": manifest["files"]["report.json"],
+        "run of the report": report["run"],
+        "revision of the report": report["revision"],
+    }
+    for name, found in texts.items():
+        if not isinstance(found, str):
+            raise TypeError(f"{name} is no text")
+    datetime.fromisoformat(manifest["created"])
+    for name in ("failures", "not_measured"):
+        if not isinstance(report[name], list):
+            raise TypeError(f"{name} is no list")
+    for audit, result in report["audits"].items():
+        if not all(isinstance(check, dict) for check in result["checks"]):
+            raise TypeError(f"a check of {audit} is no object")
 
 
 def _checks_table(run_id: str, manifest: Mapping[str, Any], report: Mapping[str, Any]) -> pd.DataFrame:

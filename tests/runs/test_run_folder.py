@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -105,6 +107,31 @@ def test_a_damaged_manifest_is_bad_input_and_not_a_crash(tmp_path, content):
         open_run(run.folder)
 
 
+@pytest.mark.parametrize(
+    ("manifest", "report"),
+    [
+        ({"files": {}}, {}),
+        ({"files": []}, {}),
+        ({"created": None}, {}),
+        ({"created": "yesterday"}, {}),
+        ({"revision": {"digest": "sha256:aa", "name": 7}}, {}),
+        ({}, []),
+        ({}, {"audits": []}),
+        ({}, {"audits": {"cache parity": {"checks": ["passed"]}}}),
+        ({}, {"failures": None}),
+        ({}, {"run": 7}),
+    ],
+)
+def test_a_run_whose_json_is_whole_but_odd_is_bad_input_and_not_a_crash(manifest, report, tmp_path):
+    run = a_run(tmp_path)
+    content = json.dumps({**run.report, **report} if isinstance(report, dict) else report).encode()
+    (run.folder / "report.json").write_bytes(content)
+    files = {**run.manifest["files"], "report.json": f"sha256:{hashlib.sha256(content).hexdigest()}"}
+    (run.folder / "manifest.json").write_text(json.dumps({**run.manifest, "files": files, **manifest}))
+    with pytest.raises(RunError, match="audit again"):
+        open_run(run.folder)
+
+
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1 no more PAR1"])
 def test_a_damaged_table_is_bad_input_that_names_the_file(tmp_path, content):
     run = a_run(tmp_path)
@@ -123,6 +150,18 @@ def test_runs_are_listed_newest_first_and_half_written_ones_are_passed_over(tmp_
     (tmp_path / "killed").mkdir()
     assert [run.id for run in list_runs(tmp_path)] == ["new", "old"]
     assert checks_of_all_runs(tmp_path)["value"].tolist() == [1e-6, 2e-6]
+
+
+@pytest.mark.parametrize("folder", ["runs", "runs[1]", "runs*?"])
+def test_what_is_being_written_and_what_a_kill_left_are_no_part_of_the_trend(folder, tmp_path):
+    runs = tmp_path / folder
+    a_run(runs)
+    for name, content in ((".r2.1a2b3c4d.tmp", None), (".r3.1a2b3c4d.tmp", b"PAR1half")):
+        shutil.copytree(runs / "r1", runs / name)
+        (runs / name / "manifest.json").unlink()
+        if content is not None:
+            (runs / name / "tables" / "checks.parquet").write_bytes(content)
+    assert checks_of_all_runs(runs)["value"].tolist() == [1e-6]
 
 
 def test_no_runs_is_an_empty_list_and_an_empty_table(tmp_path):
