@@ -17,6 +17,7 @@ from auditlib.web.uploads import keep
 
 _KINDS = ["csv", "tsv", "txt", "xes", "xml", "parquet", "gz", "zip"]
 _NONE = "(none)"
+_UNDO = "import to take out"
 _KEYS = ["session", "customer", "asset"]
 
 
@@ -47,14 +48,27 @@ def undo_newest(here: state.Selection) -> None:
         return
     newest = found.loc[found["number"].idxmax()]
     number, name = int(newest["number"]), in_markdown(newest["log"], 80)
+    pressed_for = st.session_state.pop(_UNDO, None)
     with st.popover("Undo the newest import", icon=":material/undo:"):
         st.markdown(
             f"Takes import {number}, {name}, out again: {newest['sessions']:,} sessions, {newest['events']:,} events. "
             "Snapshots keep what they froze."
         )
-        if st.button("Take it out", key="undo-import", icon=":material/delete:"):
+        # By its key a press is about the import that was shown, whichever is the newest by now.
+        key, of = f"undo-import-{number}", (number,)
+        if st.button("Take it out", key=key, on_click=_remember, args=of, icon=":material/delete:"):
             store = here.places.store
             parts_jobs.start(f"undo|{store}|{number}", f"Undo of import {number}", work.undo_import(store, number))
+    if pressed_for not in (None, number):
+        st.warning(
+            f"Nothing was taken out: import {pressed_for} is not the newest any more, import {number} is.",
+            icon=":material/warning:",
+        )
+
+
+def _remember(number: int) -> None:
+    """Note which import a press was about, for words only: it is the button that takes one out."""
+    st.session_state[_UNDO] = number
 
 
 def split_form(here: state.Selection) -> None:
@@ -109,7 +123,7 @@ def _ask_and_import(here: state.Selection, file: Path, seen: LogPreview) -> None
         pressed = st.form_submit_button("Import")
     if pressed and mapping is not None:
         job = work.import_file(here.places.store, file, mapping, form or None, zone or None)
-        parts_jobs.start(f"import|{file}|{mapping}", f"Import of {file.name}", job)
+        parts_jobs.start(f"import|{file}|{mapping}|{form}|{zone}", f"Import of {file.name}", job)
 
 
 def _mapping(columns: tuple[str, ...], guess: ColumnMapping | None) -> ColumnMapping | None:
