@@ -12,7 +12,8 @@ from auditlib.web.text import short
 
 DEMO = "Preparing the demo"
 """Title of the job that makes the demo."""
-_SEEN, _JOB = "jobs seen to end", "job"
+_DEMO = "demo"
+_WATCHED, _JOB = "jobs seen alive", "job"
 _RESULTS = {"run": ("run", "revision"), "snapshot": ("snapshot",), "artifact": ("artifact",)}
 """What the words of a job's result choose in the sidebar."""
 
@@ -36,25 +37,40 @@ def run_all_button(here: state.Selection, place: DeltaGenerator, key: str) -> No
 
 def start(key: str, title: str, job: Work) -> None:
     """Queue work and put its id into the address, so that any browser with the link can watch it."""
-    address.put(job=state.registry().submit(key, title, job).id)
+    queued = state.registry().submit(key, title, job)
+    _watch(queued.id)  # it may have ended before this session draws it
+    address.put(job=queued.id)
     st.rerun()
 
 
 def prepare_demo() -> None:
-    """Make the demo store, revisions and runs as a job that everybody who opens the page watches; rerun at its end."""
-    job = submit_demo()
+    """Make the demo store, revisions and runs as a job that everybody who opens the page watches; rerun at its end.
+
+    One that failed or was cancelled is said, and made again only when somebody asks for it.
+    """
+    last = state.registry().newest(_DEMO)
     st.title(DEMO)
+    if last is not None and last.state in ("failed", "cancelled"):
+        _say_end(last)
+        if st.button("Try again", key="demo-again", icon=":material/restart_alt:"):
+            submit_demo()
+            st.rerun()
+        return
+    job = submit_demo()
     st.write("A made-up service desk, one sound decoder and one with a fault in its cache. This happens once.")
     _live_panel(job)
 
 
 def submit_demo() -> JobState:
     """The job that makes the demo, queued unless it is under way."""
-    return state.registry().submit("demo", DEMO, work.demo(state.settings()))
+    return state.registry().submit(_DEMO, DEMO, work.demo(state.settings()))
 
 
-def job_strip() -> None:
-    """Where the job of the address stands, above the page; nothing when there is none."""
+def job_strip(*, turns: bool = True) -> None:
+    """Where the job of the address stands, above the page; nothing when there is none.
+
+    `turns` says whether the page may turn to a new run by itself: never where somebody may be about to sign another.
+    """
     job_id = address.value("job") or st.session_state.get(_JOB)
     if job_id is None:
         return
@@ -66,9 +82,10 @@ def job_strip() -> None:
         st.warning("This server does not know the job of this link. It ran on another server, or long ago.")
         _dismiss_button()
     elif job.live:
+        _watch(job.id)
         _live_panel(job)
     else:
-        _ended(job)
+        _ended(job, turns=turns)
 
 
 def _start_audits(here: state.Selection, audits: tuple[str, ...] | None) -> None:
@@ -110,13 +127,25 @@ def _progress_text(job: JobState) -> str:
     return in_markdown(f"{job.title}: {100 * job.share:.0f} %, {job.seconds:.0f} s{left}{note}")
 
 
-def _ended(job: JobState) -> None:
-    """What became of the job; a finished audit is shown at once to whoever watched it end."""
+def _ended(job: JobState, *, turns: bool) -> None:
+    """What became of the job; what it made is shown at once to whoever watched it end, but a run only if it `turns`."""
+    watched = st.session_state.get(_WATCHED, set())
+    if job.state != "done":
+        _say_end(job)
+    elif job.id in watched and not _is_shown(job) and (turns or "run" not in _choices(job)):
+        watched.discard(job.id)
+        address.visit(**_choices(job))
+        st.rerun()
+    else:
+        watched.discard(job.id)
+        _say_done(job)
+    _dismiss_button()
+
+
+def _say_end(job: JobState) -> None:
+    """That a job ended without a result, and why."""
     title = in_markdown(job.title)
-    if job.state == "done":
-        _show_result(job)
-        st.success(f"{title}: finished. This page shows its results.", icon=":material/check:")
-    elif job.state == "failed":
+    if job.state == "failed":
         st.error(f"{title}: failed. {in_markdown(job.error, 2000)}", icon=":material/error:")
     elif job.state == "cancelled":
         st.info(f"{title}: cancelled. Nothing was written.", icon=":material/cancel:")
@@ -125,18 +154,31 @@ def _ended(job: JobState) -> None:
             f"{title}: interrupted, because the server was restarted. Nothing was written; start it again.",
             icon=":material/restart_alt:",
         )
-    _dismiss_button()
 
 
-def _show_result(job: JobState) -> None:
-    """Turn the page to the run or snapshot that the job made, once."""
-    seen = st.session_state.setdefault(_SEEN, set())
+def _say_done(job: JobState) -> None:
+    """That a job is finished, with a way to what it made where the page shows something else."""
+    elsewhere = bool(_choices(job)) and not _is_shown(job)
+    words = "" if elsewhere else " This page shows its results."
+    st.success(f"{in_markdown(job.title)}: finished.{words}", icon=":material/check:")
+    if elsewhere:
+        label = f"Show its {job.result.split(' ')[0]}"
+        st.button(label, key="show-result", on_click=address.visit, kwargs=_choices(job), icon=":material/visibility:")
+
+
+def _choices(job: JobState) -> dict[str, str]:
+    """What the address says where the job's result is shown; empty for a job that made nothing to choose."""
     kind, *names = job.result.split(" ")
-    if job.id in seen or kind not in _RESULTS:
-        return
-    seen.add(job.id)
-    address.visit(**dict(zip(_RESULTS[kind], names, strict=True)))
-    st.rerun()
+    return dict(zip(_RESULTS[kind], names, strict=True)) if kind in _RESULTS else {}
+
+
+def _is_shown(job: JobState) -> bool:
+    return all(address.value(name) == text for name, text in _choices(job).items())
+
+
+def _watch(job_id: str) -> None:
+    """Remember that this session saw the job before its end: a link to an ended one says what to show by itself."""
+    st.session_state.setdefault(_WATCHED, set()).add(job_id)
 
 
 def _dismiss_button() -> None:

@@ -59,7 +59,7 @@ def main() -> None:
         st.stop()
     # Pages are files that Streamlit runs, so this is the only way to hand them something.
     st.session_state[_SELECTION] = _choose(where)
-    parts_jobs.job_strip()
+    parts_jobs.job_strip(turns=page.url_path != "verdict")
     with parts.told():
         page.run()
 
