@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import streamlit as st
 
 from auditlib.decoders.guarded_folder import read_file
-from auditlib.errors import PrefixgateError
+from auditlib.errors import IntegrityError, PrefixgateError
 from auditlib.events.event_map import EventMap
 from auditlib.events.order import CompiledOrder, EventOrder
 from auditlib.views import event_names
@@ -17,19 +18,27 @@ from auditlib.web.catalogue import Entry
 
 _LARGEST = 16 << 20
 _MANIFEST = "revision.json"
+_UNREADABLE = (PrefixgateError, ValueError, KeyError, TypeError, RecursionError)
 
 
 def event_map(entry: Entry | None) -> EventMap | None:
     """The revision's event map; None when its folder is gone or cannot be read."""
-    return _event_map(entry.folder, entry.digest) if entry is not None and entry.folder is not None else None
+    if entry is None or entry.folder is None:
+        return None
+    try:
+        return _event_map(entry.folder, entry.digest)
+    except _UNREADABLE:  # the board says that the folder is gone; here its names are simply not known
+        return None
 
 
 def order(entry: Entry | None) -> CompiledOrder | None:
     """The revision's event order, compiled; None when its folder is gone or cannot be read."""
-    names = event_map(entry)
-    if entry is None or entry.folder is None or names is None:
+    if entry is None or entry.folder is None:
         return None
-    return _order(entry.folder, entry.digest)
+    try:
+        return _order(entry.folder, entry.digest)
+    except _UNREADABLE:
+        return None
 
 
 def names_of(entry: Entry | None, events: str) -> str:
@@ -62,28 +71,28 @@ def possible_pairs(compiled: CompiledOrder, mapping: EventMap, names: tuple[str,
     return whole
 
 
+# What fails is raised, because that is not kept: a folder that was away for a moment would stay so until a restart.
 @st.cache_resource(max_entries=16, show_spinner=False)
-def _event_map(folder: Path, digest: str) -> EventMap | None:  # noqa: ARG001  a part of the cache's key
-    text = _text(folder, "event_map")
-    try:
-        return None if text is None else EventMap.from_json(text)
-    except PrefixgateError:  # the board says that the folder is gone; here its names are simply not known
-        return None
+def _event_map(folder: Path, digest: str) -> EventMap:
+    return EventMap.from_json(_text(folder, digest, "event_map"))
 
 
 @st.cache_resource(max_entries=16, show_spinner="Compiling the event order")
-def _order(folder: Path, digest: str) -> CompiledOrder | None:
-    mapping, text = _event_map(folder, digest), _text(folder, "event_order")
-    try:
-        return None if mapping is None or text is None else EventOrder.from_json(text).compile(mapping)
-    except PrefixgateError:
-        return None
+def _order(folder: Path, digest: str) -> CompiledOrder:
+    return EventOrder.from_json(_text(folder, digest, "event_order")).compile(_event_map(folder, digest))
 
 
-def _text(folder: Path, part: str) -> str | None:
-    """The file that the revision's manifest names for `part`; None when there is none that can be read."""
-    try:
-        name = json.loads(read_file(folder, _MANIFEST, _LARGEST))[part]
-        return read_file(folder, str(name), _LARGEST).decode()
-    except (PrefixgateError, ValueError, KeyError, TypeError):
-        return None
+def _text(folder: Path, digest: str, part: str) -> str:
+    """The file that the revision's manifest names for `part`; IntegrityError when the folder holds another revision."""
+    content = read_file(folder, _MANIFEST, _LARGEST)
+    _require(content, digest, folder / _MANIFEST)
+    manifest = json.loads(content)
+    name = str(manifest[part])
+    text = read_file(folder, name, _LARGEST)
+    _require(text, manifest["files"][name], folder / name)
+    return text.decode()
+
+
+def _require(content: bytes, digest: str, place: Path) -> None:
+    if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
+        raise IntegrityError(f"{place} is not what the revision recorded; its events are not named by it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -41,12 +42,30 @@ def test_a_step_is_possible_only_where_some_state_allows_it(entry):
     assert np.all(pairs[3])
 
 
+def test_a_folder_that_was_away_for_a_moment_is_read_when_it_is_back(entry):
+    away = entry.folder.rename(entry.folder.with_name("away"))
+    assert revision_facts.event_map(entry) is None
+    assert revision_facts.order(entry) is None
+    away.rename(entry.folder)
+    assert set(revision_facts.event_map(entry).events) == set(NAMES)
+    assert revision_facts.order(entry) is not None
+
+
+@pytest.mark.parametrize("part", ["event_map.json", "event_order.json", "revision.json"])
+def test_another_revision_in_the_folder_names_no_event_of_this_one(entry, part):
+    other = a_revision(entry.folder.parent / "other", "other", ("walked", "ran", "slept"))
+    (entry.folder / part).write_bytes((other.folder / part).read_bytes())
+    assert revision_facts.order(entry) is None
+    assert part == "event_order.json" or revision_facts.event_map(entry) is None
+
+
 @pytest.mark.parametrize("change", [{"event_map": "../outside.json"}, {"event_map": 7}, {"event_map": "none.json"}])
 def test_a_manifest_that_points_elsewhere_is_not_followed(entry, change):
     (entry.folder.parent / "outside.json").write_text((entry.folder / "event_map.json").read_text())
     manifest = entry.folder / "revision.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | change))
-    assert revision_facts.event_map(replace(entry, digest=f"sha256:{change}")) is None
+    digest = f"sha256:{hashlib.sha256(manifest.read_bytes()).hexdigest()}"
+    assert revision_facts.event_map(replace(entry, digest=digest)) is None
 
 
 def test_opening_a_page_does_not_load_torch():
