@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 import streamlit as st
+from pandas.api.types import is_numeric_dtype
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.elements.lib.column_types import ColumnConfig
 
@@ -86,11 +89,39 @@ def number_columns(*names: str) -> dict[str, ColumnConfig]:
 
 
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with every text made safe to look at; exports take the frame itself."""
-    safer = frame.copy()
-    for name in safer.select_dtypes(exclude=["number", "bool"]).columns:
-        safer[name] = [safe(cell) for cell in safer[name]]
-    return safer.rename(columns=lambda name: safe(name, 60).replace("_", " "))
+    """The frame with texts and columns' names made safe to look at, names distinct; exports take the frame itself."""
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(_distinct([safe(name, 60).replace("_", " ") for name in frame.columns])):
+        column = frame.iloc[:, place]  # by place: a log may name two columns alike
+        columns[name] = column if is_numeric_dtype(column) else [safe(cell) for cell in column]
+    return pd.DataFrame(columns, index=frame.index)
+
+
+def selected(table: pd.DataFrame, key: str, alt: str, formats: dict[str, ColumnConfig] | None = None) -> int | None:
+    """Draw the table; gives the position of the row that is selected in it, None where none is.
+
+    A selection belongs to these very rows: once they are filtered, its number would be that of another row or of none.
+    """
+    content = pd.util.hash_pandas_object(table.astype(str), index=False).to_numpy().tobytes()
+    chosen = st.dataframe(
+        table,
+        key=f"{key}-{hashlib.sha256(content).hexdigest()[:12]}",
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        column_config=formats,
+        alt=alt,
+    )
+    return next((row for row in chosen.selection.rows if row < len(table)), None)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """The names in order, a number behind each that stood before: a table cannot have two columns of one name."""
+    found: list[str] = []
+    for name in names:
+        tries = itertools.chain([name], (f"{name} ({count})" for count in itertools.count(2)))
+        found.append(next(one for one in tries if one not in found))
+    return found
 
 
 def _formats(frame: pd.DataFrame) -> dict[str, ColumnConfig]:
@@ -167,16 +198,8 @@ def prefixes(here: state.Selection, frame: pd.DataFrame, key: str, columns: Sequ
     st.caption(f"{of or plural(len(whole), 'row')}. Select a row to open it in the inspector.")
     first, *others = [name for name in columns if name in frame]
     table = shown(frame.assign(events=names)[[first, "events", *others]].rename(columns=_TITLES))
-    chosen = st.dataframe(
-        table,
-        key=key,
-        hide_index=True,
-        on_select="rerun",
-        selection_mode="single-row",
-        column_config=_formats(table),
-        alt=f"{noun}, in order",
-    )
-    for position in chosen.selection.rows[:1]:
+    position = selected(table, key, f"{noun}, in order", _formats(table))
+    if position is not None:
         inspector_link(here, frame.iloc[position].to_dict(), f"Open in the inspector: {names[position]}")
     downloads(whole, named(here.run, key) if here.run else key, key)
 

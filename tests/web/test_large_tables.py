@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -63,6 +64,32 @@ class Counting:
         self.read += 1
         gaps = {"gap": [1.0, 9.0, 2.0], "session_id": ["S1", "", "S2"], "probe": "p", "events": ["1", "1-2", "1-3"]}
         return pd.DataFrame(gaps)
+
+
+def test_columns_that_read_alike_are_told_apart_and_their_texts_are_safe():
+    frame = pd.DataFrame([["a\x1b", 1, "b\u202e", "c"]], columns=["case_id", "case id", "case_id", "case id (2)"])
+    table = tables.shown(frame)
+    assert table.columns.tolist() == ["case id", "case id (2)", "case id (3)", "case id (2) (2)"]
+    assert table["case id (2)"].tolist() == [1]
+    assert "\x1b" not in table["case id"].iloc[0]
+    assert "\u202e" not in table["case id (3)"].iloc[0]
+
+
+def test_a_selected_row_is_not_taken_for_another_one_once_the_rows_are_filtered(monkeypatch):
+    keys = []
+
+    def dataframe(_table, *, key, **_):
+        keys.append(key)
+        return SimpleNamespace(selection=SimpleNamespace(rows=[8]))
+
+    monkeypatch.setattr(tables.st, "dataframe", dataframe)
+    frame = pd.DataFrame({"events": [f"1-{n}" for n in range(20)]})
+    assert tables.selected(frame, "k", "rows") == 8
+    assert tables.selected(frame, "k", "rows") == 8
+    assert tables.selected(frame.iloc[1:], "k", "rows") == 8
+    assert tables.selected(frame.head(3), "k", "rows") is None
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
 
 
 @pytest.mark.usefixtures("place")
