@@ -35,7 +35,7 @@ class NearTies:
 class LookupTable:
     """Next events counted by whole prefix and by the last 3, 2 and 1 events; the longest known context decides.
 
-    Rows are ids from start to end. Ties go to the smallest id.
+    Rows are ids from start to end. Ties go to the smallest id. DecoderError for rows without any event to predict.
     """
 
     def __init__(self, rows: Sequence[Sequence[int]]) -> None:
@@ -45,6 +45,8 @@ class LookupTable:
         for row, weight in counted.items():
             self._count_last(row, weight)
         self._events = sorted({event for counts in self._last.values() for event in counts})
+        if not self._events:
+            raise DecoderError("no session has an event to learn from; give sessions with at least one event")
 
     def predict(self, prefix: Sequence[int]) -> int:
         """The commonest next event after the longest known context of `prefix`."""
@@ -66,12 +68,13 @@ class LookupTable:
 
     def _count_last(self, row: Row, weight: int) -> None:
         for size in range(2, len(row)):
-            for count in _LAST:
-                self._last[row[max(0, size - count) : size]][row[size]] += weight
+            for count in _shorter_than(size):
+                self._last[row[size - count : size]][row[size]] += weight
 
     def _contexts(self, prefix: Row, whole: Counts | None) -> list[Counts]:
         """Counts after the known contexts of a prefix, the shortest first."""
-        known = [self._last[prefix[-count:]] for count in _LAST if prefix[-count:] in self._last]
+        ends = [prefix[-count:] for count in _shorter_than(len(prefix))]
+        known = [self._last[end] for end in ends if end in self._last]
         known += [whole] if whole else []
         return known or [Counter(self._events)]
 
@@ -111,6 +114,11 @@ def near_ties(
     heaviest = max(found, key=lambda prefix: (found[prefix], prefix), default=())
     whole = max(1, total)
     return NearTies(sum(found.values()) / whole, found.get(heaviest, 0) / whole, heaviest, len(found))
+
+
+def _shorter_than(size: int) -> list[int]:
+    """How many last events of a prefix make a context of its own; all of them are the whole prefix, counted there."""
+    return [count for count in _LAST if count < size]
 
 
 def _nearly_tied(counts: Counts, margin: float) -> bool:

@@ -61,6 +61,19 @@ def test_chances_of_all_events_and_of_the_unknown_add_up_to_one():
         assert sum(chances[event - 2] for event in known) + unknown == pytest.approx(1.0)
 
 
+def test_a_short_prefix_is_one_context_and_not_several():
+    # After (1, 3): 4 once, 2 three times. One of 3 kinds at first (2, 4 and the unknown), then 3 alone, then the whole.
+    table = LookupTable([(1, 3, 2)] * 3 + [(1, 3, 4, 2)])
+    after_last = (1 + 2 * (1 / 3)) / (4 + 2)
+    assert _last_nll(table, (1, 3, 4)) == pytest.approx(-math.log((1 + 2 * after_last) / (4 + 2)))
+
+
+def test_a_table_needs_an_event_to_learn_from():
+    for rows in ([], [(1, 2)]):
+        with pytest.raises(DecoderError, match="no session has an event to learn from"):
+            LookupTable(rows)
+
+
 def _last_nll(table: LookupTable, row: tuple[int, ...]) -> float:
     whole, shorter = table.evaluate([row]), len(row) > 3 and table.evaluate([row[:-1]])
     return whole.nll * whole.events - (shorter.nll * shorter.events if shorter else 0.0)
