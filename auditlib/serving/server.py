@@ -7,7 +7,6 @@ import signal
 import socket
 from collections.abc import Callable, Collection
 from types import FrameType
-from typing import Any
 
 import h11
 import uvicorn
@@ -61,10 +60,12 @@ def serve(
     except OSError as problem:
         host, port, *_ = bound.getsockname()
         raise _unusable(host, port, problem) from problem
-    # uvicorn raises a signal that it caught once more when it is done; by then it has been obeyed.
-    previous = {one: signal.signal(one, _obeyed) for one in (signal.SIGTERM, signal.SIGINT)}
+    server = _server(opened, hosts, grace)
+    # From now on and not only while uvicorn serves: who reads that it listens may end it at once. uvicorn also raises a
+    # signal that it caught once more when it is done; by then it has been obeyed.
+    previous = {one: signal.signal(one, server.handle_exit) for one in (signal.SIGTERM, signal.SIGINT)}
     try:
-        asyncio.run(_serve(opened, bound, hosts, listening, stage, grace))
+        asyncio.run(_serve(opened, bound, server, listening, stage))
     finally:
         for one, handler in previous.items():
             signal.signal(one, handler)
@@ -73,11 +74,19 @@ def serve(
 async def _serve(
     opened: OpenService,
     bound: socket.socket,
-    hosts: Collection[str],
+    server: _Server,
     listening: Callable[[], None],
     stage: Callable[[], Stage] | None,
-    grace: float,
 ) -> None:
+    async with opened:
+        following = None if stage is None else asyncio.create_task(follow(opened, stage))
+        listening()
+        await server.serve([bound])
+        if following is not None:
+            following.cancel()
+
+
+def _server(opened: OpenService, hosts: Collection[str], grace: float) -> _Server:
     bounds = opened.main.served.bounds
     config = uvicorn.Config(
         HttpService(opened, hosts),
@@ -92,12 +101,7 @@ async def _serve(
         timeout_graceful_shutdown=max(1, round(grace)),
         h11_max_incomplete_event_size=_LARGEST_HEAD,
     )
-    async with opened:
-        following = None if stage is None else asyncio.create_task(follow(opened, stage))
-        listening()
-        await _Server(config, opened).serve([bound])
-        if following is not None:
-            following.cancel()
+    return _Server(config, opened)
 
 
 class _Server(uvicorn.Server):
@@ -148,10 +152,6 @@ class _ImpatientProtocol(H11Protocol):
     def _hang_up(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
-
-
-def _obeyed(*_: Any) -> None:
-    """What is left to do on a signal that the server has acted on."""
 
 
 def _unusable(host: str, port: int, problem: Exception) -> InputError:

@@ -7,6 +7,8 @@ import json
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from auditlib.cli.main import main
-from tests.serving.processes import pair_of_artifacts, rows_in, serving
+from tests.serving.processes import ROOT, environment, pair_of_artifacts, rows_in, serving
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +171,25 @@ def test_an_artifact_that_fails_in_service_is_stood_in_for_at_every_request(desk
         assert (told["status"], len(told["failures"])) == ("degraded", 2)
         assert 'path="fallback artifact"} 11' in server.ask("GET", "/metrics")[1]
         assert server.end()[0] == 0
+
+
+@pytest.mark.parametrize("sent", ["SIGTERM", "SIGINT"])
+def test_a_signal_that_comes_as_soon_as_the_service_listens_ends_it(sent):
+    script = (
+        "import os, signal, sys\n"
+        "from auditlib.serving.server import bind, serve\n"
+        "from tests.serving.asking import opened\n"
+        "from tests.serving.test_serving_engine import toy\n"
+        "service = opened(toy())\n"
+        "with bind('127.0.0.1', 0) as bound:\n"
+        "    serve(service, bound, listening=lambda: os.kill(os.getpid(), getattr(signal, sys.argv[1])))\n"
+        "print('ended, draining', service.draining)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, sent], cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (0, "ended, draining True\n"), ended.stderr
 
 
 def test_a_port_that_is_taken_is_one_message(desk, capsys):
