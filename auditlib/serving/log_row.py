@@ -6,6 +6,7 @@ two rows with the same `request_id`: the fallback's, which was served, and the n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 Arm = Literal["new", "fallback"]
 
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file of texts holds
 _TIME = pa.timestamp("us", tz="UTC")
 
 SCHEMA = pa.schema(
@@ -91,6 +93,30 @@ class LogRow:
     cache_bytes: int | None = None
     fallback: str | None = None
     error: str | None = None
+
+
+def fits(row: LogRow) -> bool:
+    """Whether each value is of its column's own type, so that the row can stand in a table."""
+    return all(_is_of(getattr(row, field.name), field) for field in SCHEMA)
+
+
+def _is_of(value: object, field: pa.Field) -> bool:
+    if value is None:
+        return bool(field.nullable)
+    if field.type == pa.string():
+        return isinstance(value, str) and not _SURROGATE.search(value)
+    if field.type == pa.bool_():
+        return isinstance(value, bool)
+    if isinstance(value, bool):
+        return False
+    if field.type == pa.float64():
+        # An integer too large for a float is one too large for the 64 bits of the other columns as well.
+        return isinstance(value, float) or _is_int64(value)
+    return _is_int64(value)
+
+
+def _is_int64(value: object) -> bool:
+    return isinstance(value, int) and -(2**63) <= value < 2**63
 
 
 def to_table(rows: Iterable[LogRow]) -> pa.Table:

@@ -17,7 +17,7 @@ from typing import Any, Self
 import pyarrow.parquet as pq
 
 from auditlib.files import write_whole
-from auditlib.serving.log_row import LogRow, to_table
+from auditlib.serving.log_row import LogRow, fits, to_table
 
 _JOURNAL = "journal-*.jsonl"
 
@@ -54,7 +54,9 @@ class RequestLog:
         self.close()
 
     def keep(self, row: LogRow) -> None:
-        """Write one row down; it survives this process from here on."""
+        """Write one row down; it survives this process from here on. ValueError for one that no part could hold."""
+        if not fits(row):
+            raise ValueError("a value in the row is not of its column's type")
         line = json.dumps(asdict(row), allow_nan=False, separators=(",", ":")).encode() + b"\n"
         with self._lock:
             self._write(line)
@@ -121,15 +123,18 @@ def _recover(folder: Path) -> Recovered:
     """Turn journals that no process holds any more into parts."""
     rows = broken = 0
     for path in sorted(folder.glob(_JOURNAL)):
-        with path.open("rb") as file:
+        with suppress(FileNotFoundError), path.open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                continue  # another process is writing it
+                continue  # another process is writing it, or making a part of it
+            if os.fstat(file.fileno()).st_nlink == 0:
+                continue  # another process has just made a part of it
             found, torn = _lines(file.read())
-        _write_part(folder, found, path.stem)
-        path.unlink()
-        rows, broken = rows + len(found), broken + torn
+            # Under the lock to the end: of two services that start at once, one does this and the other passes by.
+            _write_part(folder, found, path.stem)
+            path.unlink(missing_ok=True)
+            rows, broken = rows + len(found), broken + torn
     return Recovered(rows, broken)
 
 
@@ -138,8 +143,14 @@ def _lines(content: bytes) -> tuple[list[LogRow], int]:
     found, broken = [], 0
     for line in content.splitlines():
         try:
-            found.append(LogRow(**_object(line)))
+            row = LogRow(**_object(line))
         except (ValueError, TypeError):
+            broken += 1
+            continue
+        # One value of another type would make the whole part impossible, at this start and at every later one.
+        if fits(row):
+            found.append(row)
+        else:
             broken += 1
     return found, broken
 

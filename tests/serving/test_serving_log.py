@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from auditlib.errors import InputError
+from auditlib.serving import request_log
 from auditlib.serving.arms import Arms, Stage, takes_new
 from auditlib.serving.request import Request
 from auditlib.serving.request_log import RequestLog
@@ -73,6 +75,69 @@ def test_half_a_line_is_counted_and_not_believed(tmp_path, torn):
     with RequestLog(tmp_path) as log:
         assert (log.recovered.rows, log.recovered.broken) == (3, 1)
     assert kept(tmp_path) == ["r0", "r1", "r2"]
+
+
+WRONG = [
+    {"arrival": "x"}, {"arrival": None}, {"arrival": 10**30}, {"prefix_length": 1.5}, {"prefix_length": True},
+    {"valid": "yes"}, {"valid": 1}, {"request_id": 5}, {"request_id": "\ud800"}, {"margin": "1"}, {"margin": [1.0]},
+    {"margin": 10**400}, {"cache": None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: f"{next(iter(wrong))} {str(wrong)[:40]!a}")
+def test_a_line_with_a_value_of_another_type_is_broken_and_stops_no_start(wrong, tmp_path):
+    lines = [asdict(a_row(0)), {**asdict(a_row(1)), **wrong}, asdict(a_row(2))]
+    (tmp_path / "journal-1-abandoned.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with RequestLog(tmp_path) as log:
+        assert (log.recovered.rows, log.recovered.broken) == (2, 1)
+        with pytest.raises(ValueError, match="its column's type"):
+            log.keep(replace(a_row(3), **wrong))
+        log.keep(a_row(4))
+    assert kept(tmp_path) == ["r0", "r2", "r4"]
+    assert not list(tmp_path.glob("journal-*"))
+
+
+def test_every_value_that_a_column_takes_is_taken(tmp_path):
+    full = replace(
+        a_row(0), shadow_events_digest="d", first_differing_step=0, margin=1, largest_logit_gap=0.5, cache_bytes=2**40,
+        fallback="\u00e9", rule="r", arrival=-(2**63),
+    )  # fmt: skip
+    empty = replace(a_row(1), **dict.fromkeys(("start", "first_event", "stop", "valid", "events_digest")))
+    with RequestLog(tmp_path) as log:
+        log.keep(full)
+        log.keep(empty)
+    assert kept(tmp_path) == ["r0", "r1"]
+
+
+def test_of_two_services_that_start_at_once_both_start_and_one_saves_what_was_left(tmp_path, monkeypatch):
+    (tmp_path / "journal-1-abandoned.jsonl").write_text(json.dumps(asdict(a_row(1))) + "\n")
+    write, others = request_log._write_part, []
+
+    def slow(*arguments):
+        if not others:
+            others.append(None)
+            others[0] = RequestLog(tmp_path)  # while the first writes its part
+        write(*arguments)
+
+    monkeypatch.setattr(request_log, "_write_part", slow)
+    with RequestLog(tmp_path) as first, others[0] as second:
+        assert (first.recovered.rows, second.recovered.rows) == (1, 0)
+    assert kept(tmp_path) == ["r1"]
+
+
+def test_a_journal_that_another_service_has_just_saved_is_passed_by(tmp_path, monkeypatch):
+    journal = tmp_path / "journal-1-abandoned.jsonl"
+    journal.write_text(json.dumps(asdict(a_row(1))) + "\n")
+    lock = fcntl.flock
+
+    def late(file, how):
+        journal.unlink(missing_ok=True)  # between the opening of the file and its lock
+        lock(file, how)
+
+    monkeypatch.setattr(request_log.fcntl, "flock", late)
+    with RequestLog(tmp_path) as log:
+        assert (log.recovered.rows, log.recovered.broken) == (0, 0)
+    assert kept(tmp_path) == []
 
 
 def test_a_kill_between_part_and_journal_leaves_no_row_twice(tmp_path, monkeypatch):
