@@ -12,7 +12,7 @@ st.caption("What became better, what became worse, and which sessions flipped fr
 after = parts.need_run(here)
 before = parts_compare.choose_other(here)
 parts_compare.head(before, after, terms(before, after))
-found, about = comparison.paired(here, before, after), kept.of_run(before, after)
+found, about = comparison.paired(here, before, after), comparison.about(here, before, after)
 shown, place = address.section("Sessions that flip", "Paired differences", "Gaps", "Policies", "Latency")
 with place:
     if shown == "Sessions that flip":

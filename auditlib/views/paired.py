@@ -145,17 +145,20 @@ def _continuations(run: Run) -> pd.DataFrame:
 
 
 def _gap_differences(gaps: pd.DataFrame) -> list[tuple[object, ...]]:
-    """How gaps moved: their mean over distinct ways, and the share of ways within tolerance."""
+    """How gaps moved: the share of ways within tolerance, and their mean over the ways whose gaps are numbers."""
+    if gaps.empty:
+        return []
+    # A gap that is no number is not within, and so keeps its place in this share.
+    within = _shares(
+        "sessions within tolerance", gaps["within_before"].to_numpy(bool), gaps["within_after"].to_numpy(bool)
+    )
     known = gaps[np.isfinite(gaps[["before", "after"]].astype(float)).all(axis=1)]
     if known.empty:
-        return []
+        return [within]
     left, right = known["before"].to_numpy(float), known["after"].to_numpy(float)
     apart = difference_of_means(left, right, np.arange(len(left)))
     mean = ("largest gap of a session, mean (logit)", left.mean(), right.mean(), *apart)
     size = int((right > left).sum()), int((right < left).sum())
-    within = _shares(
-        "sessions within tolerance", gaps["within_before"].to_numpy(bool), gaps["within_after"].to_numpy(bool)
-    )
     return [(*mean, *size, None, len(known), _BOOTSTRAP), within]
 
 

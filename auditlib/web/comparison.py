@@ -13,7 +13,7 @@ from auditlib.events.event_map import EventMap
 from auditlib.runs.folder import Run
 from auditlib.sessions.store import SessionStore
 from auditlib.views.paired import Pairing, pair, sessions_of
-from auditlib.web import prefix_choice, revision_facts, serving_facts, state
+from auditlib.web import disk, kept, prefix_choice, revision_facts, serving_facts, state
 from auditlib.web.catalogue import complete
 from auditlib.web.shelf import artifacts
 
@@ -27,14 +27,20 @@ def others(here: state.Selection) -> dict[str, Run]:
     return {run.id: run for run in sorted(found, key=lambda run: _distance(run, here.run))}
 
 
+def about(here: state.Selection, before: Run, after: Run) -> str:
+    """What names the pairing of two runs: the runs, and the names and right answers that can be had now."""
+    mapping, store = revision_facts.event_map(here.entry), here.places.store
+    return f"{kept.of_run(before, after)} {mapping and mapping.digest} {store} {disk.stamp(store)}"
+
+
 def paired(here: state.Selection, before: Run, after: Run) -> Pairing:
     """The two runs, question by question; without names and right answers where revision or snapshot are gone."""
     mapping = revision_facts.event_map(here.entry)
-    return _paired(here.places.store, before.id, after.id, before, after, mapping)
+    return _paired(about(here, before, after), here.places.store, before, after, mapping)
 
 
 @st.cache_resource(max_entries=8, show_spinner="Pairing the sessions")
-def _paired(store: Path, first: str, second: str, _before: Run, _after: Run, _mapping: EventMap | None) -> Pairing:  # noqa: ARG001  the ids name the runs in the cache's key
+def _paired(of: str, store: Path, _before: Run, _after: Run, _mapping: EventMap | None) -> Pairing:  # noqa: ARG001  a part of the cache's key
     truth = _truth(store, str(_after.manifest["snapshot"]["digest"]), sessions_of(_before, _after), _mapping)
     return pair(_before, _after, truth, _mapping.name if _mapping is not None else str)
 

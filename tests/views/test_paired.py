@@ -66,6 +66,15 @@ def test_every_kind_of_flip_is_found_those_for_the_worse_first(runs):
     assert set(pair(after, before, TRUTH).flips["change"]) == {"better"}
 
 
+def test_gaps_that_are_no_numbers_are_not_within_tolerance_and_stay_among_the_differences(runs):
+    before, after = runs
+    sessions = after.known[("numerics", "sessions")].assign(gap=[np.inf, np.nan])
+    broken = Tables(after.folder, after.manifest, after.report, {("numerics", "sessions"): sessions})
+    rows = pair(before, broken, TRUTH).differences.set_index("what")
+    assert rows.index.tolist() == ["sessions within tolerance"]
+    assert rows.loc["sessions within tolerance", ["before", "after", "worse", "sessions"]].tolist() == [1.0, 0.0, 2, 2]
+
+
 def test_a_session_is_paired_with_itself_whatever_the_order_of_the_rows(runs):
     before, after = runs
     turned = Tables(

@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 
 from auditlib.runs.folder import open_run, write_run
+from auditlib.sessions.store import SessionStore
+from auditlib.web import comparison, disk, state
 from tests.web.opening import opened, settings_for, words
-from tests.web.world import a_run, make_world
+from tests.web.world import a_run, make_world, tables
 
 WHOLE, PART = "20261130T080000Z-aaaaaaaa", "20261130T120000Z-bbbbbbbb"
 
@@ -54,14 +56,37 @@ def test_exponents_of_paired_differences_keep_their_end_and_sessions_are_told_as
     assert "see the section Latency" in words(app)
 
 
+def test_a_pairing_made_while_the_revision_was_away_is_made_again_when_it_is_back(partly):
+    with SessionStore.open(partly.store) as store:
+        held_out = next(iter(store.sessions(store.snapshot(partly.snapshot), "held-out"))).session_id
+    sequences = {("decoding policy", "sequences"): tables()["decoding policy", "sequences"].assign(session_id=held_out)}
+    for mark in "ef":
+        with_tables(partly, partly.refused, sequences, mark)
+    runs = [open_run(partly.runs / f"20261130T130000Z-{8 * mark}") for mark in "ef"]
+    found, _ = disk.catalogue(partly.store, partly.runs)
+    entry = next(entry for entry in found if entry.digest == partly.faulty.digest)
+    places = state.Places(partly.store, partly.runs)
+    here = state.Selection(places, found, entry, runs[1], partly.snapshot, partly.snapshot)
+    away = partly.faulty.folder.rename(partly.faulty.folder.with_name("away"))
+    assert comparison.paired(here, *runs).answers["right_after"].isna().all()
+    named = comparison.about(here, *runs)
+    away.rename(partly.faulty.folder)
+    assert comparison.paired(here, *runs).answers["right_after"].notna().all()
+    assert comparison.about(here, *runs) != named
+
+
 def with_gap(world, run, gap, mark):
     """Name of a copy of the run in which one held-out session has this gap."""
-    name = f"20261130T130000Z-{8 * mark}"
-    manifest = {**json.loads(json.dumps(run.manifest)), "run": name}
-    manifest.pop("files")
     sessions = pd.DataFrame(
         {"session_id": ["S002"], "events": ["1-6-3-4"], "ratio": [1.0], "gap": [float(gap)], "weight": [3]}
     )
+    return with_tables(world, run, {("numerics", "sessions"): sessions}, mark)
+
+
+def with_tables(world, run, found, mark):
+    """Name of a copy of the run with these tables in place of its own."""
+    name = f"20261130T130000Z-{8 * mark}"
+    manifest = {**json.loads(json.dumps(run.manifest)), "run": name}
+    manifest.pop("files")
     report = {**json.loads(json.dumps(run.report)), "run": name}
-    tables = {("numerics", "sessions"): sessions}
-    return write_run(world.runs, name, manifest=manifest, report=report, tables=tables, policy=b"{}").id
+    return write_run(world.runs, name, manifest=manifest, report=report, tables=found, policy=b"{}").id
