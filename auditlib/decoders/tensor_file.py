@@ -17,6 +17,8 @@ from auditlib.errors import RevisionError
 from auditlib.events.documents import Entry, parse, shown
 
 LARGEST_HEADER = 1 << 20
+_MOST_SIZES = 8
+_LARGEST_SIZE = 1 << 40
 _DTYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64, "U8": torch.uint8, "BOOL": torch.bool}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 
@@ -100,10 +102,10 @@ def _tensor(entry: Entry, body: memoryview) -> tuple[Tensor, tuple[int, int]]:
     dtype = _DTYPES.get(members["dtype"].text())
     if dtype is None:
         members["dtype"].refuse(f"no revision holds such tensors; known are {', '.join(_DTYPES)}")
-    shape = [size.integer() for size in members["shape"].items()]
+    shape = _shape(members["shape"])
     offsets = [offset.integer() for offset in members["data_offsets"].items()]
     wanted = prod(shape) * dtype.itemsize
-    if len(offsets) != 2 or offsets[1] - offsets[0] != wanted or offsets[1] > len(body) or len(shape) > 8:
+    if len(offsets) != 2 or offsets[1] - offsets[0] != wanted or offsets[1] > len(body):
         entry.refuse(f"{shape} of {dtype} take {wanted} bytes, not {offsets} of {len(body)}")
     span = (offsets[0], offsets[1])
     if not wanted:
@@ -115,6 +117,16 @@ def _tensor(entry: Entry, body: memoryview) -> tuple[Tensor, tuple[int, int]]:
     if not bool(torch.isfinite(tensor).all()):
         entry.refuse("holds numbers that are not finite")
     return tensor, span
+
+
+def _shape(entry: Entry) -> list[int]:
+    """Sizes of one tensor, bounded before anything multiplies or prints them."""
+    sizes = [size.integer() for size in entry.items()]
+    bounded = len(sizes) <= _MOST_SIZES and max(sizes, default=0) <= _LARGEST_SIZE
+    # Without the zeros: beside one, the others could be larger than any memory and still take no byte of the file.
+    if not bounded or prod(size for size in sizes if size) > _LARGEST_SIZE:
+        entry.refuse(f"at most {_MOST_SIZES} sizes are possible, 2**40 numbers in all; save the weights anew")
+    return sizes
 
 
 def _check_metadata(entry: Entry) -> None:
