@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -20,7 +21,7 @@ from auditlib.decoders.layers import Drop, hidden_states, score
 from auditlib.decoders.rows import Row, distinct, in_batches, padded
 from auditlib.decoders.targets import event_loss, shifted_targets
 from auditlib.decoders.training_plan import Round, Trained, TrainingPlan
-from auditlib.decoders.training_state import State, flatten, views
+from auditlib.decoders.training_state import State, check_place, flatten, views
 from auditlib.errors import DecoderError
 from auditlib.progress import Progress, silent
 
@@ -45,6 +46,8 @@ def train(
     raises passes through.
     """
     training = _Training(rows, config, plan or TrainingPlan())
+    if checkpoint is not None:
+        check_place(checkpoint)
     state = State.start(flatten(fresh_tensors(config, training.plan.seed)))
     if checkpoint is not None and checkpoint.exists():
         state = State.read(checkpoint, training.name, state)
@@ -77,7 +80,7 @@ class _Training:
     def batch(self, step: int) -> dict[Row, int]:
         """Distinct sessions of a step with their weights, by the seed and the step alone."""
         epoch, part = divmod(step, self.epoch_steps)
-        generator = torch.Generator().manual_seed(self.plan.seed * 1_000_003 + epoch)
+        generator = self._generator(epoch)
         order = torch.randperm(len(self.rows), generator=generator)
         chosen = order[part * self.plan.sessions : (part + 1) * self.plan.sessions]
         return distinct(self.rows[index] for index in chosen.tolist())
@@ -87,13 +90,17 @@ class _Training:
         share = self.config.dropout
         if share == 0.0:
             return None
-        generator = torch.Generator().manual_seed(self.plan.seed * 1_000_003 + 500_000_000 + step)
+        generator = self._generator(500_000_000 + step)
 
         def drop(branch: Tensor) -> Tensor:
             """The branch with a share of its numbers at 0 and the others larger, so that the mean stays."""
             return branch * torch.empty_like(branch).bernoulli_(1 - share, generator=generator) / (1 - share)
 
         return drop
+
+    def _generator(self, number: int) -> torch.Generator:
+        """Chances of one epoch or step; seeds so large that the product leaves 63 bits wrap around."""
+        return torch.Generator().manual_seed((self.plan.seed * 1_000_003 + number) % 2**63)
 
     def weights(self, flat: Tensor) -> Weights:
         """Weights that are views of a flat vector."""
@@ -150,6 +157,7 @@ class _Loop:
             loss = self._loss(part, counted, drop, whole)
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
+        _refuse_divergence(step + 1, total)
         norm = float(self.gradient.norm())
         if norm > _LARGEST_GRADIENT:
             self.gradient.mul_(_LARGEST_GRADIENT / norm)
@@ -183,6 +191,7 @@ class _Loop:
         live, average = self._evaluation(self.weights), self._evaluation(self.average)
         averaged = _rank(average) >= _rank(live)
         found = average if averaged else live
+        _refuse_divergence(state.step, found.nll)
         gained = _rank(found) > (state.best_accuracy, -state.best_nll)
         if gained:
             state.best_accuracy, state.best_nll = found.accuracy, found.nll
@@ -204,6 +213,14 @@ class _Loop:
             last = state.history[-1]
             validated = f", validation {last.nll:.3f} with {last.accuracy:.1%} right"
         return f"loss {loss:.3f}{validated}, at most {left:.0f} s left"
+
+
+def _refuse_divergence(step: int, loss: float) -> None:
+    """Raise DecoderError for a loss that is no number: no later step brings such weights back."""
+    if not math.isfinite(loss):
+        raise DecoderError(
+            f"the training diverged: the loss at step {step} is {loss}; lower the learning rate or weight decay"
+        )
 
 
 def _rank(evaluation: Evaluation) -> tuple[float, float]:

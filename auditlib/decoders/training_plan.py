@@ -16,6 +16,8 @@ from auditlib.decoders.gpt_weights import module_from
 from auditlib.decoders.tensor_file import write_tensors
 from auditlib.errors import DecoderError
 
+_MOST_STEPS = 10**9
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
@@ -49,6 +51,14 @@ class TrainingPlan:
             value = getattr(self, name)
             if not math.isfinite(value) or not 0.0 <= value <= most:
                 raise DecoderError(f"training plan: {name} is {value!r}; it must be a number from 0 to {most}")
+        for name, most in (("warm_up", _MOST_STEPS), ("seed", 2**63 - 1)):
+            value = getattr(self, name)
+            if type(value) is not int or not 0 <= value <= most:
+                raise DecoderError(f"training plan: {name} is {value!r}; it must be a whole number from 0 to {most}")
+        if self.seconds is not None and not (math.isfinite(self.seconds) and self.seconds >= 0):
+            raise DecoderError(
+                f"training plan: seconds is {self.seconds!r}; it must be a number of at least 0, or left out"
+            )
 
 
 @dataclass(frozen=True, slots=True)

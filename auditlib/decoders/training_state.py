@@ -7,6 +7,7 @@ operations on whole vectors.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import prod
@@ -104,6 +105,18 @@ class State:
         self.weights.addcdiv_(self.first, spread, value=-rate / (1 - _FIRST_DECAY**self.step))
         # A young average forgets faster, or it would keep the random first weights for long.
         self.average.lerp_(self.weights, 1 - min(average, (1 + self.step) / (10 + self.step)))
+
+
+def check_place(path: Path) -> None:
+    """Raise DecoderError where no checkpoint can be written: after the first round of a training it is late to tell."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if "\0" in path.name or path.is_dir() or not os.access(path.parent, os.W_OK):
+            raise DecoderError(
+                f"{str(path)!r}: no checkpoint can be written there; name a file in a folder of your own"
+            )
+    except (OSError, ValueError) as problem:  # ValueError: a NUL in the folder's name
+        raise DecoderError(f"{str(path)!r}: no checkpoint can be written there ({problem}); name another") from problem
 
 
 def flatten(tensors: Mapping[str, Tensor]) -> Tensor:

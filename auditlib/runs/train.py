@@ -15,6 +15,7 @@ from auditlib.decoders.reference import REFERENCE, make_reference
 from auditlib.decoders.revision import Revision, write_revision
 from auditlib.decoders.training import train
 from auditlib.decoders.training_plan import Trained, TrainingPlan
+from auditlib.errors import ContextExceededError
 from auditlib.events.event_map import EventMap
 from auditlib.events.order import EventOrder
 from auditlib.progress import Progress, silent
@@ -143,7 +144,15 @@ def _config(request: TrainRequest, event_map: EventMap, sides: _Sides) -> EventG
     # Of both sides: a decoder that cannot hold a held-out session could not be audited on it.
     longest = max(len(row) for rows in (sides.training, sides.held_out) for row in rows)
     shape = {"vocabulary_size": event_map.size, "context_length": longest - 1 + _SPARE_CONTEXT, **request.config}
-    return EventGptConfig.from_mapping(shape)
+    config = EventGptConfig.from_mapping(shape)
+    # A training session is cut to the context; a held-out one is measured whole, which would fail after the training.
+    needed = max((len(row) - 1 for row in sides.held_out), default=0)
+    if needed > config.context_length:
+        raise ContextExceededError(
+            f"a held-out session has {needed} events, start included, the context only {config.context_length}; "
+            f"give --context-length {needed} or more, or leave it out"
+        )
+    return config
 
 
 def _record(trained: Trained, figures: Mapping[str, float], snapshot: Snapshot) -> bytes:

@@ -19,7 +19,7 @@ from auditlib.decoders.rows import distinct, in_batches, padded
 from auditlib.decoders.training import train
 from auditlib.decoders.training_plan import TrainingPlan
 from auditlib.errors import CancelledError, DecoderError
-from tests.small_gpt import everywhere, small_config, small_gpt
+from tests.small_gpt import everywhere, small_config, small_gpt, some_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = TrainingPlan(epochs=6, sessions=16, learning_rate=5e-3, round_steps=10, patience=50)
@@ -149,6 +149,12 @@ def test_rows_that_cannot_be_trained_on_are_refused(rows, message):
         {"learning_rate": float("nan")},
         {"learning_rate": -1.0},
         {"average": 1.0},
+        {"warm_up": -1},
+        {"seed": -1},
+        {"seed": 2**63},
+        {"seconds": float("nan")},
+        {"seconds": float("inf")},
+        {"seconds": -1.0},
     ],
 )
 def test_senseless_plans_are_refused_by_name(change):
@@ -300,3 +306,27 @@ def test_the_record_is_plain_json(trained):
     record = json.loads(json.dumps(trained.record(), allow_nan=False))
     assert record["stopped"] == "all epochs"
     assert len(record["history"]) == len(trained.history)
+
+
+@pytest.mark.parametrize("seed", [10**14, 2**63 - 1])
+def test_the_largest_seeds_train_like_any_other(seed):
+    plan = replace(QUICK, epochs=1, seed=seed)
+    one, again = (train(some_rows(20), small_config(dropout=0.1), plan).weights() for _ in range(2))
+    assert one == again
+
+
+def test_a_training_that_diverges_says_so_and_gives_no_weights():
+    plan = replace(QUICK, epochs=60, learning_rate=1.0, weight_decay=10.0)
+    with pytest.raises(DecoderError, match="the training diverged: the loss at step"):
+        train(some_rows(60), small_config(), plan)
+
+
+@pytest.mark.parametrize("place", ["file/below", ".", "a\0b"])
+def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_step(place, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+
+    def told(done, whole, note):
+        pytest.fail("a step was taken")
+
+    with pytest.raises(DecoderError, match="no checkpoint can be written there"):
+        train(some_rows(20), small_config(), QUICK, checkpoint=tmp_path / place, progress=told)
