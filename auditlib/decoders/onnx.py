@@ -132,8 +132,7 @@ class OnnxDecoder(ShownColumns):
         given = {"events": events, "positions": sight.positions(), "visible": visible}
         for layer, (keys, values) in enumerate(zip(past.keys, past.values, strict=True)):
             given |= {f"past_keys.{layer}": keys, f"past_values.{layer}": values}
-        arrays = {name: tensor.contiguous().numpy() for name, tensor in given.items()}
-        return [torch.from_numpy(array) for array in self._session.run(wanted, arrays)]
+        return _computed(self._session, wanted, given)
 
 
 def load_onnx(source: Source) -> OnnxDecoder:
@@ -149,6 +148,7 @@ def load_onnx(source: Source) -> OnnxDecoder:
     session = _session(model, where)
     _require("inputs", {one.name: one.type for one in session.get_inputs()}, config.inputs(), where)
     _require("outputs", {one.name: one.type for one in session.get_outputs()}, config.outputs(), where)
+    _require_shapes(config, session, where)
     return OnnxDecoder(config, model, session)
 
 
@@ -193,6 +193,37 @@ def _session(model: bytes, where: str) -> Any:
     except Exception as problem:
         reason = (str(problem).splitlines() or [""])[0][:200]
         raise RevisionError(f"{where}: ONNX Runtime refuses it ({reason}); export it anew") from problem
+
+
+def _computed(session: Any, wanted: list[str], given: Mapping[str, Tensor]) -> list[Tensor]:
+    """The wanted outputs; DecoderError with the runtime's own reason where it cannot compute them."""
+    arrays = {name: tensor.contiguous().numpy() for name, tensor in given.items()}
+    try:
+        return [torch.from_numpy(array) for array in session.run(wanted, arrays)]
+    except Exception as problem:
+        reason = (str(problem).splitlines() or [""])[0][:200]
+        raise DecoderError(f"onnx: ONNX Runtime cannot run the network ({reason}); export it anew") from problem
+
+
+def _require_shapes(config: OnnxConfig, session: Any, where: str) -> None:
+    """Run the first and the last event at the first and the last place: RevisionError where `config` says otherwise.
+
+    The sizes that a network declares prove nothing, and a row as long as the context would cost its square.
+    """
+    held = torch.zeros(1, config.heads, 1, config.head_size)
+    events, positions = torch.tensor([[0, config.vocabulary_size - 1]]), torch.tensor([[0, config.context_length - 1]])
+    given = {"events": events, "positions": positions, "visible": torch.ones(1, 2, 3, dtype=torch.bool)}
+    given |= {name: held for name in config.inputs() if name not in given}
+    names = list(config.outputs())
+    try:
+        found = [tuple(tensor.shape) for tensor in _computed(session, names, given)]
+    except DecoderError as problem:
+        raise RevisionError(f"{where}: does not run at the sizes of its config: {problem}") from problem
+    present = (1, config.heads, 3, config.head_size)
+    for name, shape in zip(names, found, strict=True):
+        wanted = (1, 2, config.vocabulary_size) if name == "logits" else present
+        if shape != wanted:
+            raise RevisionError(f"{where}: {name} is {list(shape)} where its config calls for {list(wanted)}")
 
 
 def _require(what: str, found: Mapping[str, str], wanted: Mapping[str, str], where: str) -> None:

@@ -26,7 +26,9 @@ def export_onnx(revision: Revision, folder: Path, *, name: str | None = None, fu
         raise RevisionError(f"{revision.folder}: is a {revision.manifest.decoder[:80]!r}; export-onnx takes event_gpt")
     network = {"decoder": "onnx", "config": asdict(onnx_config(decoder.config))}
     files = {"model.onnx": onnx_network(decoder)}
-    if REFERENCE in revision.manifest.files:  # so that every load proves that the export computes the same
+    # Every load checks the full path by it: with `full` "onnx" the network, in a pair the torch half. How far a pair's
+    # network is from that is what the audit measures, and no load may refuse beforehand.
+    if REFERENCE in revision.manifest.files:
         files[REFERENCE] = revision.read(REFERENCE, LARGEST_REFERENCE)
     named: dict[str, Any] = network
     if full == "torch":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from dataclasses import asdict
 
 import pytest
@@ -173,6 +174,28 @@ def test_bytes_that_are_no_network_are_refused(model, tmp_path):
 def test_a_config_that_does_not_fit_is_refused_with_the_place(config, says, tmp_path):
     with pytest.raises(RevisionError, match=says):
         folder_of(tmp_path / "it", onnx_network(small_gpt()), **config).decoder()
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"vocabulary_size": 40}, "does not run at the sizes of its config: onnx: ONNX Runtime cannot run the network"),
+        ({"vocabulary_size": 6}, r"logits is \[1, 2, 7\] where its config calls for \[1, 2, 6\]"),
+        ({"heads": 1}, "does not run at the sizes of its config"),
+        ({"head_size": 4}, "does not run at the sizes of its config"),
+        ({"context_length": 64}, "does not run at the sizes of its config"),  # learned positions end at 20
+    ],
+)
+def test_a_network_of_other_sizes_than_its_config_is_refused_at_load(config, says, tmp_path):
+    with pytest.raises(RevisionError, match=says):
+        folder_of(tmp_path / "it", onnx_network(small_gpt(positions="learned")), **config).decoder()
+
+
+def test_what_the_runtime_cannot_compute_is_an_error_of_the_decoder(tmp_path):
+    decoder = folder_of(tmp_path / "it", onnx_network(small_gpt())).decoder()
+    decoder._session = types.SimpleNamespace(run=lambda *_: (_ for _ in ()).throw(RuntimeError("no memory\nat all")))
+    with pytest.raises(DecoderError, match=r"cannot run the network \(no memory\)"):
+        decoder.full(some_events(1, 4), everywhere(some_events(1, 4)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
