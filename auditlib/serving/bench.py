@@ -79,7 +79,7 @@ class Part:
 
 @dataclass(slots=True)
 class BenchRun:
-    """Everything that a bench saw. `capacity`: requests a second of each path, by its best closed loop."""
+    """Everything that a bench saw. `capacity`: answers a second of each path, by its best closed loop."""
 
     plan: BenchPlan
     parts: list[Part] = field(default_factory=list)
@@ -132,7 +132,8 @@ class _Bench:
             for load in plan.closed:
                 await self._in_turns(dict.fromkeys(self._clients, load))
             run.capacity = {arm: self._capacity(arm) for arm in self._clients}
-            for share in shares:
+            # Of a path that answers nothing no share can be asked for; the closed loops have failed by then.
+            for share in shares if min(run.capacity.values()) > 0 else ():
                 # Each path is loaded by what it can do itself: the slower one would only drown in the other's load.
                 name = f"{100 * share:.0f} % of capacity"
                 await self._in_turns({arm: Load(name, rate=share * run.capacity[arm]) for arm in self._clients})
@@ -183,10 +184,11 @@ class _Bench:
         self._run.parts.append(Part(arm, load, number, seconds, events, sent, took, rows))
 
     def _capacity(self, arm: Strategy) -> float:
-        """Requests a second of the best closed loop, by the median round."""
+        """Answers a second of the best closed loop, by the median round; to turn requests away takes no capacity."""
         rates: dict[str, list[float]] = {}
         for part in self._run.of(arm):
-            rates.setdefault(part.load.name, []).append(len(part.sent) / max(part.seconds, 1e-6))
+            answered = sum(one.answer is not None for one in part.sent)
+            rates.setdefault(part.load.name, []).append(answered / max(part.seconds, 1e-6))
         return max(median(found) for found in rates.values())
 
     def _note_bytes(self) -> None:

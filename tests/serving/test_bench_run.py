@@ -119,6 +119,15 @@ def test_more_than_the_artifact_is_meant_for_may_be_turned_away(served, batch):
     assert loads[loads["load"] == "6 at once"]["refused"].sum() > 0
 
 
+def test_who_is_turned_away_adds_nothing_to_the_capacity(served, batch):
+    tight = replace(served, bounds=replace(served.bounds, slots=1, queue=0))
+    run = run_bench(tight, batch, replace(PLAN, others=60, levels=(1, 2, 12)))
+    assert {one.error for part in run.parts for one in part.sent} == {None, "busy"}
+    for arm, capacity in run.capacity.items():
+        rates = [sum(one.answer is not None for one in part.sent) / part.seconds for part in run.of(arm)]
+        assert 0 < capacity <= max(rates)
+
+
 def step_with(**changes):
     whole = Engine.step
     return lambda self: [replace(one, best=replace(one.best, **changes)) for one in whole(self)]
@@ -126,9 +135,10 @@ def step_with(**changes):
 
 def test_answers_that_the_service_keeps_back_count_against_the_invalid_share(served, batch, monkeypatch):
     monkeypatch.setattr(Engine, "step", step_with(events=(2, 3), stop="end"))
-    _, said, _ = benched(served, batch)
+    found, said, _ = benched(served, batch, replace(PLAN, open_loop=True))
     assert said["requests without an answer"] == "failed"
     assert said["invalid sequences served"] == "not measured"  # nothing at all was served
+    assert (value(found, "capacity, cached"), set(found.tables["loads"]["load"])) == (0, {"2 at once"})
     assert said["invalid sequences"] == "not measured"
 
 
