@@ -16,6 +16,7 @@ from auditlib.web import (
 from auditlib.web.desk import Desk
 
 here = shell.enter()
+sent = parts_signing.sent()
 desk = Desk(state.settings(), identity.reviewer())
 st.title("Verdict", help="A signed statement about one run: what was measured, on what, and what follows from it.")
 st.caption("The gate judges the numbers, a reviewer signs. A reviewer may refuse an approved run, never the reverse.")
@@ -33,7 +34,7 @@ parts_verdict.signatures(desk, here, run)
 parts_verdict.people(desk, run)
 
 st.header("Sign")
-parts_signing.sign_form(desk, run)
+parts_signing.sign_form(desk, run, sent)
 
 st.header("Verify a verdict", help="Checks signatures, people, times and digests. A valid verdict may still say no.")
 parts_verdict.verify_upload(desk, here)

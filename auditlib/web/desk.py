@@ -24,6 +24,7 @@ from auditlib.runs.folder import Run, open_run
 from auditlib.web.catalogue import DamagedRun
 from auditlib.web.reviewer import Reviewer
 from auditlib.web.roster import Place, missing, note, roster, standing
+from auditlib.web.seen import Seen, seen_of
 from auditlib.web.settings import Settings
 from auditlib.web.shelf import Bound, artifacts, named_in, with_newest_evidence
 
@@ -64,15 +65,10 @@ class Desk:
             raise InputError("a key needs the name of the person it belongs to, in Latin letters or digits")
         first = self.reviewer is None and not self.settings.trust.exists()
         out = self.settings.keys / f"{stem}.pem"
+        trust, request = (self.settings.trust, None) if first else (None, out.with_name(f"{stem}{_REQUEST}"))
+        who = self.reviewer.identity if self.reviewer else None
         with _without_folder(out):
-            return new_key(
-                out,
-                person,
-                passphrase.encode(),
-                self.settings.trust if first else None,
-                identity=self.reviewer.identity if self.reviewer else None,
-                request=None if first else out.with_name(f"{stem}{_REQUEST}"),
-            )
+            return new_key(out, person, passphrase.encode(), trust, identity=who, request=request)
 
     def may_sign(self, now: datetime) -> bool:
         """Whether the trust file lets whoever is here sign: a key in it is theirs and counts now.
@@ -116,13 +112,25 @@ class Desk:
         found = () if bound is None else tuple(bound.evidence.values())
         return settle(run.report, run.manifest["policy"]["document"], found).approved
 
+    def seen(self, run: Run, bound: Bound | None) -> Seen:
+        """What somebody who signs now would sign for."""
+        return seen_of(run, bound, self.verdict_file(run), may_approve=self.may_approve(run, bound))
+
     def sign(
-        self, run: Run, key: str, passphrase: str, decision: str, comment: str, bound: Bound | None = None
+        self,
+        run: Run,
+        key: str,
+        passphrase: str,
+        decision: str,
+        comment: str,
+        bound: Bound | None = None,
+        seen: Seen | None = None,
     ) -> SignedVerdict:
         """Sign the run's verdict, or add a signature to the one that is there.
 
         The run is opened and verified again: what is signed is what lies on the disk now, not what a page remembers.
-        `bound` is named in a new verdict; a signature that is added goes to what the verdict names already.
+        `bound` is named in a new verdict; a signature that is added goes to what the verdict names already. With `seen`
+        it is given only for that: InputError when anything has changed since it was shown.
         """
         keys = self.keys()
         if key not in keys:
@@ -134,7 +142,10 @@ class Desk:
         fresh = open_run(run.folder)
         fresh.verify()
         out = self.verdict_file(run)
-        bound = self.bound(run) if out.exists() else bound
+        again = out.exists()
+        bound = self.bound(run) if again else bound
+        if seen is not None:
+            seen.require(self.seen(fresh, bound))
         signed = sign_run(
             fresh.folder,
             fresh.report,
@@ -144,7 +155,7 @@ class Desk:
             decision,
             comment,
             out,
-            append=out.exists(),
+            append=again,
             trust=self.settings.trust,
             artifact=None if bound is None else bound.artifact.folder,
             evidence=() if bound is None else tuple(bound.evidence),

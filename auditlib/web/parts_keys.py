@@ -39,15 +39,16 @@ def may_sign(desk: Desk) -> bool:
 def key_form(desk: Desk) -> None:
     """Make an encrypted key for a reviewer."""
     name = safe(desk.reviewer.name, 80) if desk.reviewer else ""
-    passphrase, again = taken("key-passphrase"), taken("key-again")
+    passphrase, again = taken("key-passphrase") or "", taken("key-again") or ""
     st.session_state.setdefault("key-person", name)
     with st.form("new-key"):
         person = st.text_input("Name of the reviewer", key="key-person", autocomplete="name")
         st.text_input("New passphrase", type="password", key="key-passphrase", autocomplete="new-password")
         st.text_input("The passphrase again", type="password", key="key-again", autocomplete="new-password")
-        st.form_submit_button("Make the key", on_click=take, args=("key-passphrase", "key-again"))
-    if passphrase is not None:
-        attempt(lambda: _made(desk, person or "", passphrase, again or ""), {"key-person": name})
+        pressed = st.form_submit_button("Make the key", on_click=take, args=("key-passphrase", "key-again"))
+    # The press of this very run: passphrases may have been left by one that another page broke off.
+    if pressed:
+        attempt(lambda: _made(desk, person or "", passphrase, again), {"key-person": name})
     if desk.reviewer is not None or desk.settings.trust.exists():
         st.caption(
             "A key made here counts once whoever keeps the trust file has added it, with "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
@@ -80,6 +81,40 @@ def test_a_second_signature_is_not_given_to_less_than_the_first(desk, made):
     (folder / "policy.json").write_bytes(b"{}")
     with pytest.raises(PrefixgateError):
         desk.sign(run, "bea", PASSPHRASE, "approve", "")
+
+
+def test_a_signature_is_given_for_what_was_shown_or_not_at_all(desk, made):
+    run = made[1]
+    packaged(desk, made)
+    evidence(desk, "replay")
+    (bound,) = desk.offered(run)
+    alone, whole = desk.seen(run, None), desk.seen(run, bound)
+    done = desk.sign(run, "ada", PASSPHRASE, "approve", "", bound, whole)
+    for seen, changed in (
+        (alone, "the artifact, the evidence on the artifact, the verdict on file"),
+        (whole, "the ve"),
+    ):
+        with pytest.raises(InputError, match=f"these have changed: {changed}"):
+            desk.sign(run, "bea", PASSPHRASE, "approve", "", None, seen)
+    assert len(desk.roster(run, datetime.now(UTC))) == 2
+    assert [place.person for place in desk.roster(run, datetime.now(UTC)) if place.signed] == ["ada"]
+    shown = desk.seen(run, desk.bound(run))
+    new_key(desk.settings.keys / "cy.pem", "cy", PASSPHRASE.encode(), desk.settings.trust)
+    desk.sign(run, "cy", PASSPHRASE, "approve", "")
+    # that somebody else signs the same statement first changes nothing of it
+    assert desk.sign(run, "bea", PASSPHRASE, "approve", "", None, shown).signatures == 3
+    assert done.path == desk.verdict_file(run)
+
+
+def test_evidence_that_came_after_the_form_was_shown_signs_nothing(desk, made):
+    run = made[1]
+    packaged(desk, made)
+    evidence(desk, "replay")
+    seen = desk.seen(run, desk.offered(run)[0])
+    evidence(desk, "bench")
+    with pytest.raises(InputError, match="have changed: the evidence on the artifact; look again"):
+        desk.sign(run, "ada", PASSPHRASE, "approve", "", desk.offered(run)[0], seen)
+    assert not desk.verdict_file(run).exists()
 
 
 def test_evidence_that_failed_leaves_only_a_refusal(desk, made):
