@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from auditlib.errors import InputError
 from auditlib.files import sha256_of
 from auditlib.release.digests import hex_of
 from auditlib.release.documents import read_object
 from auditlib.release.evidence import FOLDER
+from auditlib.release.limits import finite
 from auditlib.release.refusals import RefusedError
 
 ARTIFACT = "artifact/"
@@ -42,10 +44,13 @@ def require_artifact(folder: Path, subjects: Mapping[str, str]) -> None:
     _require_same(folder, folder_digests(folder), named)
 
 
-def require_packaged(folder: Path, subjects: Mapping[str, str], run: str) -> None:
-    """Raise RefusedError ("wrong artifact") unless `folder` is a whole artifact of the run with these subjects.
+def require_packaged(
+    folder: Path, subjects: Mapping[str, str], report: Mapping[str, Any], manifest: Mapping[str, Any]
+) -> None:
+    """Raise RefusedError ("wrong artifact") unless `folder` is a whole artifact of the run of these documents.
 
-    Every file must be the one that its `artifact.json` lists: what is signed is then what was packaged.
+    Every file must be the one that its `artifact.json` lists, and whatever that says of the run must be so: what is
+    signed is then what was packaged, and not what somebody made of it.
     """
     path = folder / "artifact.json"
     try:
@@ -56,10 +61,52 @@ def require_packaged(folder: Path, subjects: Mapping[str, str], run: str) -> Non
         raise InputError(f"{path} cannot be read: {error.strerror}; give the folder that `package` wrote") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RefusedError("wrong artifact", f"{path} does not say which run and which files it is made of") from error
+    run = report["run"]
     if written.get("run") != run or any(digest != subjects[name] for name, digest in digests.items()):
         raise RefusedError("wrong artifact", f"{folder} was packaged from another run than {run}; package this one")
     found = folder_digests(folder)
     _require_same(folder, found, {**named, "artifact.json": found["artifact.json"]})
+    try:
+        facts = _said_of(written, report, manifest)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RefusedError(
+            "wrong artifact", f"{path} and run {run} do not both say what they were made of ({error!r})"
+        ) from error
+    wrong = [name for name, (said, true) in facts.items() if said != true]
+    if wrong:
+        raise RefusedError(
+            "wrong artifact", f"{path} says another {', '.join(wrong)} than run {run} has; package the run again"
+        )
+
+
+def _said_of(
+    written: Mapping[str, Any], report: Mapping[str, Any], manifest: Mapping[str, Any]
+) -> dict[str, tuple[object, object]]:
+    """What an artifact says of its run, and what the run says itself, by name."""
+    decision, blocked = report["decision"], written.get("blocked", {})
+    settings = {name: decision["decoding"][name] == "blocked" for name in decision["proposed"]}
+    tolerance = written.get("tolerance", {})
+    return {
+        "policy": (
+            (written.get("policy"), written["files"].get("policy.json")),
+            (manifest["policy"]["digest"], manifest["files"]["policy.json"]),
+        ),
+        "snapshot": (written.get("snapshot"), manifest["snapshot"]["digest"]),
+        "code": (written.get("code"), manifest["code"]),
+        "dtype": (written.get("dtype"), manifest["dtype"]),
+        "device": (tolerance.get("device"), manifest["device"]),
+        "tolerance": (tolerance.get("value"), held_against(report)),
+        "decision on the cache": (bool(blocked.get("cache_acceleration")), decision["cache_acceleration"] == "blocked"),
+        "decision on decoding": (
+            {name: bool(reasons) for name, reasons in blocked.get("decoding", {}).items()}, settings
+        ),
+    }  # fmt: skip
+
+
+def held_against(report: Mapping[str, Any]) -> float | None:
+    """The tolerance (logits) that a run's cached path was held against; None where the run measured none."""
+    checks = report["audits"].get("cache parity", {}).get("checks", [])
+    return next((finite(one["limit"]) for one in checks if one["name"] == "single events"), None)
 
 
 def require_revision(folder: Path, subjects: Mapping[str, str]) -> None:

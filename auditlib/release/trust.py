@@ -27,6 +27,14 @@ _FIELDS = {"keyid", "public_key", "person", "roles", "not_before", "not_after", 
 _OPTIONAL = {"identity"}
 
 
+# Characters that are printable and show nothing (Unicode's Default_Ignorable_Code_Point, in its blocks).
+_UNSEEN = dict.fromkeys(
+    (0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0x200B, 0x2010),
+     *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0x3164, *range(0xFE00, 0xFE10), 0xFEFF, 0xFFA0,
+     *range(0xE0000, 0xE1000))
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class TrustedKey:
     """One entry: a public key, whose it is, what it may do and when. A bound of None is none.
@@ -45,8 +53,9 @@ class TrustedKey:
 
     @property
     def holder(self) -> str:
-        """The person as people are told apart: case, spacing and the form of letters make no second person."""
-        return " ".join(unicodedata.normalize("NFKC", self.person).casefold().split())
+        """The person as people are told apart: case, spacing, the form of letters and what has none make no second."""
+        seen = unicodedata.normalize("NFKC", self.person).translate(_UNSEEN)
+        return " ".join(seen.casefold().split())
 
     def valid_at(self, moment: datetime) -> bool:
         """Whether `moment` lies within the key's time."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from auditlib.errors import InputError, KeyFileError
-from auditlib.files import write_whole
+from auditlib.files import locked_folder, write_whole
 from auditlib.release.drafting import agreed, draft, next_place
 from auditlib.release.envelope import read_envelope
 from auditlib.release.facts import facts_of
@@ -28,7 +28,7 @@ from auditlib.release.subjects import (
     require_report,
     require_revision,
 )
-from auditlib.release.trust import Trust, load_trust
+from auditlib.release.trust import SIGNER, Trust, load_trust
 
 _CLOCK_SKEW = timedelta(minutes=5)
 
@@ -134,13 +134,14 @@ def sign_run(
     reviewer = key_id(private.public_key())
     facts = facts_of(run_folder, report, manifest, artifact, evidence)
     if artifact is not None:
-        require_packaged(artifact, facts.bound.subjects, str(report["run"]))
-    envelope = _existing(out, append)
-    trusted = None if trust is None else load_trust(trust)
-    _require_new_person(envelope, trusted, reviewer)
-    with held(ledger) if ledger else nullcontext():
+        require_packaged(artifact, facts.bound.subjects, report, manifest)
+    trusted, moment = None if trust is None else load_trust(trust), now or datetime.now(UTC)
+    # Two reviewers at once would each read one signature and write two: one of the three would be gone.
+    with _alone(out), held(ledger) if ledger else nullcontext():
+        envelope = _existing(out, append)
+        _require_new_person(envelope, trusted, reviewer, moment)
         if envelope is None:
-            place = next_place(trusted, previous, ledger, now or datetime.now(UTC))
+            place = next_place(trusted, previous, ledger, moment)
             payload = draft(facts, decision, comment, reviewer, place)
         else:
             payload = agreed(envelope, facts, decision, comment)
@@ -157,6 +158,14 @@ def sign_run(
     return SignedVerdict(out, statement.digest, statement.result, statement.place.sequence, reviewer, signatures)
 
 
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Nobody else signs in the folder of `out` meanwhile."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with locked_folder(out.parent):
+        yield
+
+
 def _existing(out: Path, append: bool) -> bytes | None:
     """The envelope to add to, None for a new one; a verdict is never overwritten."""
     if append:
@@ -166,15 +175,19 @@ def _existing(out: Path, append: bool) -> bytes | None:
     return None
 
 
-def _require_new_person(envelope: bytes | None, trust: Trust | None, reviewer: str) -> None:
-    """Where people are known, the key must belong to one of them who has not signed yet."""
+def _require_new_person(envelope: bytes | None, trust: Trust | None, reviewer: str, moment: datetime) -> None:
+    """Where people are known, the key must be one whose signature counts now, of somebody who has not signed yet."""
     if trust is None:
         return
     if reviewer not in trust.keys:
         raise KeyFileError(f"key {reviewer} is not in the trust file; add it with `keys new`, or use a trusted key")
+    person = trust.keys[reviewer]
+    why = "was revoked" if person.revoked else "" if SIGNER in person.roles else f"has not the role {SIGNER}"
+    why = why or ("" if person.valid_at(moment) else "is not valid at this time")
+    if why:  # a verifier would not count it: better said before anything is written
+        raise KeyFileError(f"the key of {person.person} {why}, so its signature counts for nobody; use another key")
     if envelope is None:
         return
-    person = trust.keys[reviewer]
     # One signature is enough to ask who has signed so far.
     if person.holder in {key.holder for key in open_envelope(envelope, replace(trust, threshold=1)).keys}:
         raise KeyFileError(f"{person.person} has signed this verdict already; another person must sign")

@@ -16,7 +16,7 @@ from auditlib.decoding.policies import Policy, parse_policy
 from auditlib.errors import ArtifactError, RunError
 from auditlib.files import sha256_of
 from auditlib.progress import Progress, silent
-from auditlib.release.limits import finite
+from auditlib.release.subjects import held_against
 from auditlib.runs.folder import Run, open_run
 from auditlib.runs.origins import revision_of
 from auditlib.serving.artifact import Artifact, open_artifact
@@ -84,7 +84,7 @@ def package_run(request: PackageRequest, progress: Progress = silent) -> Package
     decoder = None if offered.setting is None else _decoder(run, revision, allow_code=request.allow_code)
     packing = Packing(
         revision, policy, content, offered, _bounds(plan, policy, decoder, fallback), blocked, _facts(run, revision),
-        _tolerance(run), run.manifest["device"], FALLBACK_FULL_PREFIX if fallback is None else fallback.digest,
+        held_against(run.report), run.manifest["device"], FALLBACK_FULL_PREFIX if fallback is None else fallback.digest,
         _seen(run),
     )  # fmt: skip
     return Packaged(pack(request.out, packing, decoder, progress), offered, blocked)
@@ -171,12 +171,6 @@ def _facts(run: Run, revision: Revision) -> dict[str, Any]:
         "code": manifest["code"],
         "dtype": manifest["dtype"],
     }
-
-
-def _tolerance(run: Run) -> float | None:
-    """The tolerance (logits) that the cached path was held against; None where the run measured none."""
-    checks = run.report["audits"].get("cache parity", {}).get("checks", [])
-    return next((finite(one["limit"]) for one in checks if one["name"] == SINGLE), None)
 
 
 def _seen(run: Run) -> Mapping[tuple[int, ...], int]:

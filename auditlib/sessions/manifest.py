@@ -35,7 +35,8 @@ class ColumnMapping:
 class Reject:
     """A row that is not among the events: where it stands in the log, why it was left out, and its start.
 
-    `source_row` counts lines of the file from 1 (CSV, XES) or rows from 1 (Parquet). `session_id` is None where the
+    `source_row` counts lines of the file from 1 (CSV, XES) or rows from 1 (Parquet); where an XES log has several
+    events on a line, each counts as a line of its own. `session_id` is None where the
     row does not say which session it belongs to.
     """
 

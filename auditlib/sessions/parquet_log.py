@@ -63,9 +63,22 @@ class ParquetLog:
 
 
 def _texts(column: pa.Array) -> list[str | None]:
-    """Values as text; those of nested types only serve to tell rows apart."""
+    """Values as text; those of nested types only serve to tell rows apart, and bytes that are no text stand in hex."""
     if pa.types.is_nested(column.type):
         return [None if value is None else repr(value) for value in column.to_pylist()]
+    kind = column.type
+    if isinstance(column, pa.ExtensionArray) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return [_text(value) for value in column.to_pylist()]
     # As text, typed times go the same way as written ones, with the same checks.
     texts: list[str | None] = column.cast(pa.string()).to_pylist()
     return texts
+
+
+def _text(value: object) -> str | None:
+    """Bytes as the text that they are, since many programs write texts so, or else in hex."""
+    if not isinstance(value, bytes):
+        return None if value is None else str(value)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.hex()

@@ -68,11 +68,11 @@ def _chronological(rows: Sequence[KeyedSession], groups: Components, terms: Term
     np.add.at(crossing, first + 1, 1)
     np.add.at(crossing, last + 1, -1)
     free = np.flatnonzero(np.cumsum(crossing)[1 : len(rows)] == 0) + 1
-    if terms.quarantine and len(_running(rows, place >= len(rows) - _wanted(len(rows), terms))):
-        return None
     if not len(free):
         return None
     cut = int(free[np.abs(free - (len(rows) - _wanted(len(rows), terms))).argmin()])
+    if terms.quarantine and len(_running(rows, place >= cut)):
+        return None
     return place >= cut if _near(len(rows) - cut, len(rows), terms) else None
 
 

@@ -8,7 +8,6 @@ a hostile store may define from ever being looked up.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 import duckdb
 
 from auditlib.errors import StoreError
+from auditlib.files import locked_folder
 from auditlib.sessions.regular import open_regular
 from auditlib.sessions.store_schema import check_layout, create_layout
 
@@ -132,17 +132,14 @@ def _check_file(path: Path) -> None:
 
 @contextlib.contextmanager
 def _folder_lock(path: Path) -> Iterator[None]:
-    """Held by one writer per folder; the system lets go of it when the process dies."""
-    try:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"the folder of {path} cannot be opened: {error}; make it first") from error
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+    """Held by one writer per folder, which begins by sweeping up after those that were killed."""
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locked_folder(path.parent))
+        except (OSError, ValueError) as error:
+            raise StoreError(f"the folder of {path} cannot be opened: {error}; make it first") from error
         _sweep(path)
         yield
-    finally:
-        os.close(folder)
 
 
 def _prefix(path: Path) -> str:

@@ -17,6 +17,11 @@ from auditlib.sessions.times import NO_OFFSET, Times, layout_of, read_times
 
 # A second way of writing times that makes up more than this of the rows is no dirt but a mixture.
 _DIRT = 0.05
+_DAY = 86_400_000_000
+_FIRST, _LAST = (
+    int(np.datetime64(moment, "us").astype(np.int64))
+    for moment in ("0001-01-01T00:00:00", "9999-12-31T23:59:59.999999")
+)
 
 
 @dataclass(slots=True)
@@ -151,18 +156,22 @@ def instants(times: Times, zone: ZoneInfo | None) -> tuple[NDArray[np.int64], ND
     """Microseconds UTC [N], which of them exist [N], and how many clock readings occur twice (the earlier is taken).
 
     Readings without an offset are read in `zone`, or left as they are without one. A reading that the zone's clocks
-    skip, when summer time begins, does not exist.
+    skip, when summer time begins, does not exist; nor does one that lies outside the years 1 to 9999 in UTC.
     """
     local = times.valid & (times.offset == NO_OFFSET)
     utc = times.clock - np.where(times.offset == NO_OFFSET, 0, times.offset).astype(np.int64) * 60_000_000
+    exists = times.valid & (utc >= _FIRST) & (utc <= _LAST)
     if zone is None or not local.any():
-        return utc, times.valid, 0
+        return utc, exists, 0
+    # Within a day of either end no zone may be asked: the reading in UTC could have no year that a date can hold.
+    known = (times.clock >= _FIRST + _DAY) & (times.clock <= _LAST - _DAY)
+    exists &= known | ~local
+    local &= known
     clocks = pd.Series(times.clock[local].astype("datetime64[us]"))
     earlier, later = (
         clocks.dt.tz_localize(zone, ambiguous=np.full(len(clocks), summer), nonexistent="NaT").dt.tz_convert("UTC")
         for summer in (True, False)
     )
-    exists = times.valid.copy()
     exists[local] = earlier.notna().to_numpy()
     utc[local] = earlier.dt.tz_localize(None).to_numpy().astype("datetime64[us]").astype(np.int64)
     return utc, exists, int((earlier != later)[earlier.notna()].sum())

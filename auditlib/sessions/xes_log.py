@@ -136,7 +136,9 @@ class _Handler:
         name = tag.rpartition(":")[2]
         if self._depth == _EVENT and self._trace is not None:
             if name == "event":
-                self._event, self._event_line = {}, self._parser.CurrentLineNumber
+                # The order of the log decides between events of one time, so no two may have the same place in it.
+                self._event_line = max(self._parser.CurrentLineNumber, self._event_line + 1)
+                self._event = {}
             else:
                 self._keep(self._trace, name, attributes)
         elif self._depth <= _TRACE:

@@ -12,12 +12,14 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from auditlib.files import sha256_of
 from auditlib.release.checks import Measured
 from auditlib.release.documents import canonical
 from auditlib.release.judge import judge
 from auditlib.release.keys import key_id, public_pem
 from auditlib.release.limits import limits_from
 from auditlib.release.signing import sign
+from auditlib.release.subjects import held_against
 
 ROWS = limits_from(None).rows
 SETTINGS = {"greedy": "greedy", "sampled": "sampled", "beam": "beam"}
@@ -124,6 +126,7 @@ def write_run(root: Path, measured=None, name="20261130T120000Z-0a1b2c3d", servi
         "self_check": {"ran": True, "problem": None, "faults": planted()},
     }  # fmt: skip
     (folder / "report.json").write_bytes(canonical(report))
+    (folder / "policy.json").write_bytes(canonical(policy))
     manifest = {
         "format": 1, "run": name, "created": report["created"],
         "revision": {"name": "event-gpt-test", "digest": revision_digest, "folder": "revision"},
@@ -133,7 +136,7 @@ def write_run(root: Path, measured=None, name="20261130T120000Z-0a1b2c3d", servi
         "event_order": {"version": "2", "digest": digest("order")},
         "device": {"device": "cpu", "processor": "test"}, "versions": {"python": "3.11"},
         "code": {"version": "0.1.0", "digest": digest("code")}, "seed": 0, "dtype": "float32",
-        "files": {"report.json": f"sha256:{hashlib.sha256((folder / 'report.json').read_bytes()).hexdigest()}"},
+        "files": {name: sha256_of(folder / name) for name in ("policy.json", "report.json")},
     }  # fmt: skip
     (folder / "manifest.json").write_bytes(canonical(manifest))
     return RunOnDisk(folder, revision, report, manifest)
@@ -143,10 +146,18 @@ def write_artifact(folder: Path, made: RunOnDisk, **changed) -> None:
     """What `package` would write of a run, as far as a verdict looks at it: one file, and the list of files."""
     (folder / "revision").mkdir(parents=True)
     (folder / "revision" / "event_order.json").write_text("{}")
-    report = (made.folder / "report.json").read_bytes()
+    (folder / "policy.json").write_bytes((made.folder / "policy.json").read_bytes())
+    report, manifest, said = (made.folder / "report.json").read_bytes(), made.manifest, made.report["decision"]
+    blocked = {name: ["why"] if said["decoding"][name] == "blocked" else [] for name in said["proposed"]}
     document = {
         "run": made.report["run"], "report": f"sha256:{hashlib.sha256(report).hexdigest()}",
-        "revision": {"digest": made.report["revision"]}, "files": {"revision/event_order.json": digest("{}")},
+        "revision": {"digest": made.report["revision"]}, "policy": manifest["policy"]["digest"],
+        "snapshot": manifest["snapshot"]["digest"], "code": manifest["code"], "dtype": manifest["dtype"],
+        "tolerance": {"value": held_against(made.report), "device": manifest["device"]},
+        "blocked": {"cache_acceleration": ["why"] * (said["cache_acceleration"] == "blocked"), "decoding": blocked},
+        "files": {
+            "revision/event_order.json": digest("{}"), "policy.json": manifest["files"]["policy.json"],
+        },
         **changed,
     }  # fmt: skip
     (folder / "artifact.json").write_bytes(canonical(document))

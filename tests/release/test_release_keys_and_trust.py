@@ -15,7 +15,7 @@ from auditlib.errors import KeyFileError
 from auditlib.release.identity import Identity
 from auditlib.release.keys import key_id, load_key, read_public_pem
 from auditlib.release.signing import new_key
-from auditlib.release.trust import add_entry, load_trust, read_entry
+from auditlib.release.trust import TrustedKey, add_entry, load_trust, read_entry
 from tests.release.cases import PASSPHRASE, entry, key_file, private_key, trusted
 
 
@@ -275,3 +275,9 @@ def test_a_request_that_is_there_is_not_overwritten(tmp_path):
         new_key(tmp_path / "ada.pem", "Ada", PASSPHRASE, request=request)
     assert request.read_text() == "mine"
     assert not (tmp_path / "ada.pem").exists()
+
+
+@pytest.mark.parametrize("hidden", ["\u034f", "\ufe0f", "\u3164", "\u200b", "\u00ad"])
+def test_a_name_with_characters_that_nobody_sees_is_the_same_person(hidden):
+    people = [TrustedKey("k", private_key("ada").public_key(), name, ()) for name in ("Ada", f"A{hidden}da")]
+    assert people[0].holder == people[1].holder

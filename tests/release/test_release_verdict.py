@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import timedelta
 
 import pytest
@@ -30,6 +31,8 @@ from tests.release.cases import (
     write_artifact,
     write_run,
 )
+
+LISTED = {"revision/event_order.json": digest("{}"), "policy.json": digest('{"format":1,"max_new_events":32}')}
 
 
 class Desk:
@@ -307,10 +310,18 @@ def test_something_in_hand_that_is_not_there_is_bad_input(desk, hand):
         ({"report": digest("another report")}, "another run"),
         ({"revision": {"digest": digest("another revision")}}, "another run"),
         ({"files": {}}, "is not listed"),
-        ({"files": {"revision/event_order.json": digest("[]")}}, "was changed"),
-        ({"files": {"revision/event_order.json": digest("{}"), "answers.json": digest("")}}, "is missing"),
+        ({"files": {**LISTED, "revision/event_order.json": digest("[]")}}, "was changed"),
+        ({"files": {**LISTED, "answers.json": digest("")}}, "is missing"),
         ({"files": None}, "does not say"),
         ({"report": "a report"}, "does not say"),
+        ({"tolerance": {"value": 1e6, "device": {"device": "cpu", "processor": "test"}}}, "another tolerance"),
+        ({"tolerance": {"value": 1e-5, "device": {"device": "cuda"}}}, "another device"),
+        ({"dtype": "bfloat16"}, "another dtype"),
+        ({"policy": digest("another policy")}, "another policy"),
+        ({"snapshot": digest("other rows")}, "another snapshot"),
+        ({"code": {"version": "0.1.0", "digest": digest("other code")}}, "another code"),
+        ({"blocked": {"cache_acceleration": ["why"], "decoding": {}}}, "another decision"),
+        ({"blocked": None}, "do not both say"),
     ],
 )
 def test_an_artifact_that_was_not_packaged_from_the_run_is_not_signed(desk, changed, said):
@@ -341,3 +352,48 @@ def test_a_statement_is_read_from_its_bytes_alone(desk):
     desk.sign()
     payload = read_envelope(desk.out.read_bytes()).payload
     assert parse_statement(payload).run == desk.run.report["run"]
+
+
+def test_an_artifact_whose_policy_was_exchanged_is_not_signed(desk):
+    """Its setting without the order mask is one that no audit saw."""
+    folder = desk.root / "artifact"
+    write_artifact(folder, desk.run)
+    (folder / "policy.json").write_text('{"format": 1}')
+    document = json.loads((folder / "artifact.json").read_text())
+    document["files"]["policy.json"] = digest('{"format": 1}')
+    (folder / "artifact.json").write_text(json.dumps(document))
+    with pytest.raises(RefusedError, match="another policy"):
+        desk.sign(artifact=folder)
+
+
+@pytest.mark.parametrize("ledger", [False, True])
+def test_of_two_who_sign_at_once_neither_is_lost(desk, ledger):
+    keys = {**desk.keys, "cid": key_file(desk.root, "cid")}
+    more = {"trust": trusted(*keys), "ledger": desk.root / "ledger.jsonl" if ledger else None}
+    desk.sign("ada", **more)
+    desk.keys, together = keys, threading.Barrier(2)
+
+    def join(person):
+        together.wait()
+        desk.sign(person, None, append=True, **more)
+
+    people = [threading.Thread(target=join, args=(person,)) for person in ("bob", "cid")]
+    for person in people:
+        person.start()
+    for person in people:
+        person.join()
+    assert len(read_envelope(desk.out.read_bytes()).signatures) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"revoked": True}, "was revoked"),
+        ({"roles": ["reader"]}, "has not the role"),
+        ({"not_after": "2026-01-01T00:00:00Z"}, "not valid at this time"),
+    ],
+)
+def test_a_key_whose_signature_counts_for_nobody_does_not_sign(desk, fields, why):
+    with pytest.raises(KeyFileError, match=why):
+        desk.sign(trust={"format": 1, "threshold": 1, "keys": [entry("ada", **fields)]})
+    assert not desk.out.exists()

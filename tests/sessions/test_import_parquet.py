@@ -86,7 +86,7 @@ def test_a_column_of_lists_only_tells_rows_apart(tmp_path):
             "log.parquet",
             "must hold one value",
         ),
-        (log(pa.array([b"\xff\xfe"] * 3)), "log.parquet", "truncated or damaged"),
+        (log(pa.array([b"\xff\xfe"] * 3)), "log.parquet", "no known way to read times such as 'fffe'"),
         (log(pa.array([], pa.string())), "log.parquet", "no usable event in 0 rows"),
     ],
 )
@@ -95,3 +95,17 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path, content, name, words):
         imported(tmp_path, content, name)
     assert words in str(caught.value)
     assert not (tmp_path / "store.duckdb").exists()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"blob": pa.array([b"\xff\x00", None, b"a", b"b", b"c", b"d"], pa.binary())},
+        {"id": pa.array([bytes([n] * 16) for n in range(6)], pa.binary(16))},
+        {"text": pa.array([b"one", b"two", b"three", b"four", b"five", None], pa.binary())},
+    ],
+    ids=["bytes", "uuids", "text as bytes"],
+)
+def test_a_column_of_bytes_beside_the_others_is_no_damage(tmp_path, more):
+    manifest = imported(tmp_path, log(MOMENTS, **more), "log.parquet")
+    assert (manifest.events, manifest.rejects) == (6, 0)

@@ -218,3 +218,19 @@ def test_times_of_pieces_come_back_in_order_with_unread_ones_marked():
     assert times.valid.tolist() == [True, True, False, True, True]
     assert np.diff(times.clock[[0, 1, 3, 4]]).tolist() == [86_400_000_000, 0, 0]
     assert set(times.offset.tolist()) == {NO_OFFSET}
+
+
+@pytest.mark.parametrize(
+    ("time", "options"),
+    [
+        ("9999-12-31T23:59:59-05:00", {}),
+        ("0001-01-01T00:00:00+05:00", {}),
+        ("9999-12-31T23:59:59", {"time_zone": "America/New_York"}),
+    ],
+)
+def test_a_time_that_no_date_can_hold_in_utc_is_a_reject_and_no_crash(tmp_path, time, options):
+    offset = time[19:]
+    manifest = imported(
+        tmp_path, times_csv([f"2020-01-0{n}T10:00:00{offset}" for n in range(1, 9)] + [time]), **options
+    )
+    assert (manifest.events, manifest.rejects) == (8, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from auditlib.errors import LogError
@@ -139,3 +141,11 @@ def test_an_attribute_that_comes_late_can_be_named_and_one_that_never_comes_is_r
     (tmp_path / "store.duckdb").unlink()
     with pytest.raises(LogError, match=r"no event of log\.xes has 'pet'"):
         imported(tmp_path, text, "log.xes", mapping={"attributes": ("pet",)})
+
+
+def test_events_of_one_time_keep_the_order_of_the_log_though_all_stand_on_one_line(tmp_path):
+    chance = random.Random(5)
+    wanted = {f"s{n:03d}": tuple(chance.choices("abcde", k=12)) for n in range(150)}
+    text = xes_text({name: [xes_event(event, TIMES[0]) for event in events] for name, events in wanted.items()})
+    imported(tmp_path, text.replace("\n", ""), "log.xes")
+    assert sequences(tmp_path) == wanted

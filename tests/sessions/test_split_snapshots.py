@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import duckdb
 import numpy as np
 import pytest
@@ -274,3 +276,13 @@ frozen_rows = st.lists(
 def test_different_rows_have_different_digests(one, other):
     terms = Terms(("session",), 0.2, 0)
     assert (content_digest(terms, one) == content_digest(terms, other)) == (one == other)
+
+
+def test_a_chronological_cut_that_moved_is_looked_at_for_sessions_that_run_across_it():
+    """Sessions 6 and 7 share a customer, so the cut falls before 6, where session 5 is still going on."""
+    rows = [keyed(n, [f"c{6 if n == 7 else n}"]) for n in range(10)]
+    rows[5] = replace(rows[5], last_time=rows[6].first_time + 10)
+    terms = Terms(("session", "customer"), 0.3, 0, chronological=True, quarantine=True)
+    sides = choose_sides(rows, terms).by_session
+    begin = min(row.first_time for row in rows if sides[row.session_id] == "held-out")
+    assert all(row.last_time <= begin for row in rows if sides[row.session_id] == "training")
