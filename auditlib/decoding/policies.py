@@ -22,6 +22,8 @@ _USED = {
 }
 _DOCUMENT_KEYS = frozenset({"format", "max_new_events", "decoding", "limits", "fallback", "serving"})
 _MOST_NEW_EVENTS = 100_000
+_LARGEST_TOP_K = 1 << 31
+_LONGEST_NAME = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,10 @@ class Setting:
     length_penalty: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.name or len(self.name) > 80 or not self.name.isprintable() or ": " in self.name:
+        if not self.name or len(self.name) > _LONGEST_NAME or not self.name.isprintable() or ": " in self.name:
             raise PolicyError(
-                f"setting name {self.name[:80]!r}: 1 to 80 printable characters without ': ' are needed, because names "
-                "of checks are built from it; rename the setting"
+                f"setting name {self.name[:80]!r}: 1 to {_LONGEST_NAME} printable characters without ': ' are needed, "
+                "because names of checks are built from it; rename the setting"
             )
         if self.kind not in _USED:
             raise PolicyError(f"setting {self.name!r}: kind {self.kind!r} is unknown; choose one of {', '.join(_USED)}")
@@ -58,7 +60,7 @@ class Setting:
     def _bounds(self) -> dict[str, tuple[bool, str]]:
         return {
             "temperature": (math.isfinite(self.temperature) and 0.01 <= self.temperature <= 100, "within 0.01 and 100"),
-            "top_k": (self.top_k >= 0, "0 (off) or more"),
+            "top_k": (0 <= self.top_k <= _LARGEST_TOP_K, f"0 (off), or up to {_LARGEST_TOP_K}"),
             "top_p": (0 < self.top_p <= 1, "above 0 and at most 1 (off)"),
             "seed": (0 <= self.seed < 2**63, "within 0 and 2**63 - 1"),
             "width": (1 <= self.width <= (1 if self.kind == "greedy" else 64), "1, or up to 64 where kind allows"),
@@ -129,6 +131,8 @@ def read_policy(path: Path | None) -> Policy:
         content = path.read_bytes()
     except OSError as error:
         raise PolicyError(f"cannot read the policy {path}: {error.strerror}; give the path of a JSON file") from error
+    except ValueError as error:  # a NUL in the path
+        raise PolicyError(f"cannot read the policy {str(path)!r}: {error}; give the path of a JSON file") from error
     return parse_policy(content, str(path))
 
 
@@ -171,11 +175,17 @@ def _setting(name: str, entry: Any, where: str) -> Setting:
         raise PolicyError(f"{place}, kind: {kind!r} is unknown; choose one of {', '.join(_USED)}")
     if not isinstance(mask, bool):
         raise PolicyError(f"{place}, order_mask: {mask!r}; true or false is needed")
+    longest = _LONGEST_NAME - len(_WITHOUT if mask else _WITH)
+    if len(name) > longest:
+        raise PolicyError(f"{place}: a name has at most {longest} characters here, as its twin is named after it")
     unused = sorted(entry.keys() - _USED[kind] - {"kind", "order_mask"})
     if unused:
         raise PolicyError(f"{place}: {unused} mean nothing to kind {kind!r}, which takes {sorted(_USED[kind])}")
     numbers = {key: _number(value, _NUMBERS[key], f"{place}, {key}") for key, value in entry.items() if key in _NUMBERS}
-    return Setting(name, kind, mask, **numbers)
+    try:
+        return Setting(name, kind, mask, **numbers)
+    except PolicyError as problem:  # a setting knows no file
+        raise PolicyError(f"{where}, decoding: {problem}") from problem
 
 
 def _number(value: Any, wanted: type, place: str) -> Any:

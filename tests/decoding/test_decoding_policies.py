@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
@@ -66,13 +67,15 @@ def test_a_twin_differs_in_the_order_mask_alone(order_mask, name):
         ({"decoding": {"a": {"kind": "sampled", "top_p": 1.1}}}, "top_p"),
         ({"decoding": {"a": {"kind": "sampled", "top_k": -1}}}, "top_k"),
         ({"decoding": {"a": {"kind": "sampled", "top_k": 1.0}}}, "top_k"),
-        ({"decoding": {"a": {"kind": "sampled", "temperature": 0}}}, "temperature"),
+        ({"decoding": {"a": {"kind": "sampled", "top_k": 10**20}}}, "policy.json, decoding: setting 'a': top_k"),
+        ({"decoding": {"a": {"kind": "sampled", "temperature": 0}}}, "policy.json, decoding: setting 'a': temperature"),
         ({"decoding": {"a": {"kind": "sampled", "temperature": 10**400}}}, "temperature"),
         ({"decoding": {"a": {"kind": "sampled", "seed": "7"}}}, "seed"),
         ({"decoding": {"a": {"kind": "beam", "width": 0}}}, "width"),
         ({"decoding": {"a": {"kind": "beam", "length_penalty": 11}}}, "length_penalty"),
         ({"decoding": {"a: b": {"kind": "greedy"}}}, "a: b"),
         ({"decoding": {"": {"kind": "greedy"}}}, "name"),
+        ({"decoding": {"n" * 62: {"kind": "greedy"}}}, "at most 61 characters here"),
         ({"decoding": {"a": {"kind": "greedy"}, "a without order mask": {"kind": "greedy"}}}, "a without order mask"),
         ({"limits": []}, "limits"),
         ({"fallback": ""}, "fallback"),
@@ -99,3 +102,13 @@ def test_a_file_that_is_no_policy_is_refused_by_name(tmp_path, text):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(PolicyError, match="nowhere"):
         read_policy(tmp_path / "nowhere.json")
+
+
+def test_a_path_that_is_none_is_named_with_what_is_wrong():
+    with pytest.raises(PolicyError, match=r"cannot read the policy 'a\\x00b'"):
+        read_policy(Path("a\0b"))
+
+
+def test_the_longest_name_leaves_room_for_its_twin():
+    (setting,) = settings_from({"n" * 61: {"kind": "greedy"}})
+    assert len(setting.twin().name) == 80
