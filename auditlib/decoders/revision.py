@@ -16,7 +16,7 @@ from auditlib.decoders.adapters import Source, load
 from auditlib.decoders.guarded_folder import LARGEST_FILE, colliding, list_files, name_problem, read_file
 from auditlib.decoders.protocol import Decoder
 from auditlib.decoders.reference import LARGEST_REFERENCE, REFERENCE, check_reference
-from auditlib.errors import DecoderError, EventMapError, IntegrityError, RevisionError
+from auditlib.errors import DecoderError, EventMapError, IntegrityError, PrefixgateError, RevisionError
 from auditlib.events.documents import Entry, parse, shown
 from auditlib.events.event_map import EventMap
 from auditlib.events.order import EventOrder
@@ -105,7 +105,10 @@ class Revision:
             return decoder
         try:
             return self._load(device, torch.float64, allow_code=allow_code)
-        except DecoderError:
+        except Exception as problem:
+            # Somebody's code may refuse a dtype by any error; but what is wrong with the folder must be told.
+            if isinstance(problem, PrefixgateError) and not isinstance(problem, DecoderError):
+                raise
             return decoder
 
     def _load(self, device: str, dtype: torch.dtype, *, allow_code: bool) -> Decoder:

@@ -290,6 +290,27 @@ def test_code_runs_only_when_it_is_allowed(folder, tmp_path, monkeypatch):
         open_revision(folder).decoder(allow_code=True)
 
 
+@pytest.mark.parametrize(
+    ("error", "refused"), [("ValueError", None), ("KeyError", None), ("IntegrityError", IntegrityError)]
+)
+def test_code_that_has_float32_only_loads_with_a_reference_too(error, refused, folder, tmp_path, monkeypatch):
+    """Its first load has shown that it runs; what it raises for float64 is its own, unless it blames the folder."""
+    (tmp_path / "narrow_code.py").write_text(
+        "import torch\nfrom auditlib.errors import IntegrityError\nfrom tests.small_gpt import small_gpt\n"
+        "def make(folder, device, dtype):\n"
+        f"    if dtype != torch.float32:\n        raise {error}('float32 only')\n"
+        "    return small_gpt()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "narrow_code", raising=False)
+    relist(folder, decoder="narrow_code:make")
+    if refused is None:
+        assert open_revision(folder).decoder(allow_code=True).revision == small_gpt().revision
+        return
+    with pytest.raises(refused, match="float32 only"):
+        open_revision(folder).decoder(allow_code=True)
+
+
 def test_a_folder_is_never_written_over(folder):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(RevisionError, match="is there already"):
