@@ -14,6 +14,7 @@ from auditlib.decoders.targets import shifted_targets
 from auditlib.errors import DecoderError
 
 _POSITIONS = 16_384
+_LOGITS = 1 << 22  # numbers at once, several times over while they are worked on
 
 Predict = Callable[[Tensor, Tensor], Tensor]
 """(events [B, T], valid [B, T]) → logits [B, T, V]."""
@@ -39,14 +40,14 @@ def evaluate(decoder: Decoder, rows: Sequence[Sequence[int]]) -> Evaluation:
         """Logits [B, T, V] on the CPU, whatever the decoder's device."""
         return decoder.full(events.to(device), valid.to(device)).cpu()
 
-    return evaluate_distinct(predict, distinct(rows))
+    return evaluate_distinct(predict, distinct(rows), decoder.vocabulary_size)
 
 
-def evaluate_distinct(predict: Predict, counted: dict[Row, int]) -> Evaluation:
-    """As `evaluate`, of distinct rows with their weights."""
+def evaluate_distinct(predict: Predict, counted: dict[Row, int], vocabulary: int) -> Evaluation:
+    """As `evaluate`, of distinct rows with their weights; batches are smaller where the vocabulary is large."""
     sums = torch.zeros(3, dtype=torch.float64)
     predictable = {row: weight for row, weight in counted.items() if len(row) > 2}
-    for batch in in_batches(predictable, _POSITIONS):
+    for batch in in_batches(predictable, min(_POSITIONS, _LOGITS // vocabulary)):
         weight = torch.tensor([counted[row] for row in batch], dtype=torch.float64)
         sums += _sums(predict, batch, weight)
     if not sums[2]:

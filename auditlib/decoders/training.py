@@ -202,7 +202,8 @@ class _Loop:
 
     def _evaluation(self, weights: Weights) -> Evaluation:
         with torch.no_grad():
-            return evaluate_distinct(lambda events, _: self._logits(weights, events), self.validation)
+            predicted = self.training.config.vocabulary_size
+            return evaluate_distinct(lambda events, _: self._logits(weights, events), self.validation, predicted)
 
     def _note(self, loss: float) -> str:
         """Loss, last validation, and how long it may still take."""

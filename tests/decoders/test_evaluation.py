@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from auditlib.decoders.evaluation import evaluate
 from auditlib.errors import ContextExceededError, DecoderError
+from tests.doubles import ToyDecoder
 from tests.small_gpt import CONTEXT, everywhere, small_gpt, some_rows
 
 
@@ -36,6 +39,21 @@ def test_a_row_that_just_fits_is_evaluated_and_a_longer_one_refused():
     assert evaluate(decoder, [fits]).events == CONTEXT - 1 + 1 - 1
     with pytest.raises(ContextExceededError):
         evaluate(decoder, [(1, *[3] * CONTEXT, 2)])
+
+
+def test_a_large_vocabulary_makes_smaller_batches_and_the_same_figures():
+    asked = []
+
+    class Wide(ToyDecoder):
+        def full(self, events, valid):
+            asked.append(events.numel())
+            return super().full(events, valid)
+
+    rows = some_rows(80)
+    found = evaluate(Wide(1 << 16, CONTEXT, logits=lambda row: [0.0] * (1 << 16)), rows)
+    assert max(asked) <= (1 << 22) >> 16
+    assert found.nll == pytest.approx(16 * math.log(2))
+    assert found.events == sum(len(row) - 2 for row in rows)
 
 
 @pytest.mark.parametrize("rows", [[], [(1, 2)]])
