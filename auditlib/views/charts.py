@@ -21,8 +21,10 @@ from auditlib.views.figure import (
     figure,
     limit_line,
     log_axis,
+    no_numbers,
     nothing,
     on_log,
+    under_edge,
     whole_numbers,
 )
 from auditlib.views.text import in_figure
@@ -43,7 +45,11 @@ def gap_by_step(steps: pd.DataFrame, tolerance: float | None, floor: float | Non
         drawn.add_trace(_steps_trace(shown, name, low, colour, dash, symbol))
     limit_line(drawn, tolerance, "tolerance")
     limit_line(drawn, floor, "noise floor", dash="dot", colour=GREY)
-    log_axis(drawn, "y", low, _largest(shown["worst"], tolerance))
+    high = _largest(shown["worst"], tolerance)
+    log_axis(drawn, "y", low, high)
+    odd = shown[~np.isfinite(shown["worst"].astype(float))]
+    words = [f"worst after {step} events" for step in odd["step"]]
+    no_numbers(drawn, odd["step"], [under_edge(low, high)] * len(odd), words)
     whole_numbers(drawn, "x", float(shown["step"].max()))
     return drawn
 
@@ -93,7 +99,11 @@ def changes_by_position(probes: pd.DataFrame) -> go.Figure:
         trace.marker = {"color": colour, "symbol": symbol, "size": 9}
         trace.hovertemplate = "position %{x}: %{customdata}<extra></extra>"
         drawn.add_trace(trace)
-    log_axis(drawn, "y", low, _largest(worst["value"], None))
+    high = _largest(worst["value"], None)
+    log_axis(drawn, "y", low, high)
+    odd = worst[~np.isfinite(worst["value"].astype(float))]
+    words = [in_figure(f"{probe}, {path}") for probe, path in zip(odd["probe"], odd["path"], strict=True)]
+    no_numbers(drawn, odd["position"], [under_edge(low, high)] * len(odd), words)
     whole_numbers(drawn, "x", float(worst["position"].max()))
     return drawn
 
@@ -104,8 +114,10 @@ def ratio_by_session(sessions: pd.DataFrame, limit: float) -> go.Figure:
     Sessions that went the same way stand in one row of the table, whose `weight` says how many they are.
     """
     known = sessions[np.isfinite(sessions["ratio"].astype(float))] if "ratio" in sessions else sessions
+    odd = _sessions_in(sessions.drop(known.index))
     if known.empty:
-        return nothing("No session has a ratio: this decoder has no float64 path.")
+        no_ratio = f"No session has a finite ratio; {odd:,} have one that is no number."
+        return nothing(no_ratio if odd else "No session has a ratio: this decoder has no float64 path.")
     # Ratios of a broken cache reach millions: bins are equal on the log scale.
     exponents = np.log10(np.maximum(known["ratio"].to_numpy(dtype=float), 1e-12))
     weights = known.get("weight")
@@ -119,9 +131,17 @@ def ratio_by_session(sessions: pd.DataFrame, limit: float) -> go.Figure:
     drawn.add_vline(x=limit, line={"color": RED, "dash": "dash", "width": 2})
     drawn.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line={"color": RED, "dash": "dash"}))
     drawn.data[-1].name = f"limit {limit:g}"
+    if odd:  # they have no place on the axis, and their number must not be missed
+        drawn.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker={"color": RED, "symbol": "x"}))
+        drawn.data[-1].name = f"ratio not finite, not drawn: {odd:,}"
     drawn.update_xaxes(type="log", exponentformat="e")
     whole_numbers(drawn, "y", float(counts.max()))
     return drawn
+
+
+def _sessions_in(rows: pd.DataFrame) -> int:
+    """How many sessions went the ways of these rows."""
+    return int(rows["weight"].sum()) if "weight" in rows else len(rows)
 
 
 def _edges(exponents: np.ndarray, limit: float) -> np.ndarray:

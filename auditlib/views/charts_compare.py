@@ -6,7 +6,20 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from auditlib.views.figure import BLUE, GREEN, GREY, RED, bottom, exact, figure, log_axis, nothing, on_log
+from auditlib.views.figure import (
+    BLUE,
+    GREEN,
+    GREY,
+    RED,
+    bottom,
+    exact,
+    figure,
+    log_axis,
+    no_numbers,
+    nothing,
+    on_log,
+    under_edge,
+)
 from auditlib.views.text import in_figure
 
 MOST_POINTS = 2_000
@@ -28,7 +41,8 @@ def gap_against_gap(gaps: pd.DataFrame, tolerances: tuple[float, float]) -> go.F
     for name, before, after, colour, symbol in _KINDS:
         rows = shown[(shown["within_before"] == before) & (shown["within_after"] == after)]
         drawn.add_trace(_marks(rows, name, low, colour, symbol))
-    high = float(np.nanmax([*shown["before"].astype(float), *shown["after"].astype(float), *tolerances, low]))
+    high = max(value for value in (*shown["before"], *shown["after"], *tolerances, low) if np.isfinite(value))
+    _odd_marks(drawn, shown, low, under_edge(low, high))
     for axis, tolerance, add in (("x", tolerances[0], drawn.add_vline), ("y", tolerances[1], drawn.add_hline)):
         log_axis(drawn, axis, low, high)
         if np.isfinite(tolerance):
@@ -63,10 +77,20 @@ def differences(table: pd.DataFrame) -> go.Figure:
 
 
 def _largest(gaps: pd.DataFrame) -> pd.DataFrame:
-    """The ways to draw: all, or those with the largest gaps; a gap that is not a number has no place."""
-    known = gaps[np.isfinite(gaps[["before", "after"]].astype(float)).all(axis=1)] if len(gaps) else gaps
-    size = known[["before", "after"]].astype(float).max(axis=1)
-    return known.loc[size.nlargest(MOST_POINTS).index]
+    """The ways to draw: all, or those with the largest gaps; a gap that is not a number is larger than any."""
+    size = gaps[["before", "after"]].astype(float).fillna(np.inf).max(axis=1)
+    return gaps.loc[size.nlargest(MOST_POINTS).index]
+
+
+def _odd_marks(drawn: go.Figure, shown: pd.DataFrame, low: float, edge: float) -> None:
+    """Ways of which a gap is no finite number, at the ends of the axes."""
+    found = shown[~np.isfinite(shown[["before", "after"]].astype(float)).all(axis=1)]
+    heights = (on_log(found[side], low) for side in ("before", "after"))
+    left, up = ([edge if place is None else place for place in side] for side in heights)
+        [edge if place is None else place for place in on_log(found[side], low)] for side in ("before", "after")
+    )
+    sides = zip(found["session_id"], exact(found["before"]), exact(found["after"]), strict=True)
+    no_numbers(drawn, left, up, [f"{in_figure(one)}, before {before}, after {after}" for one, before, after in sides])
 
 
 def _marks(rows: pd.DataFrame, name: str, low: float, colour: str, symbol: str) -> go.Scatter:

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from auditlib.views.figure import BLUE, GREY, ORANGE, RED, bottom, exact, figure, limit_line, log_axis, nothing, on_log
+from auditlib.views.figure import (
+    BLUE,
+    GREY,
+    ORANGE,
+    RED,
+    bottom,
+    exact,
+    figure,
+    limit_line,
+    log_axis,
+    no_numbers,
+    nothing,
+    on_log,
+    under_edge,
+)
 from auditlib.views.text import in_figure
 
 MOST_EVENTS = 10
@@ -47,6 +62,7 @@ def _entry(name: str, colour: str, group: str, pattern: str = "") -> go.Bar:
 def gap_along(steps: pd.DataFrame, tolerance: float | None, floor: float | None = None) -> go.Figure:
     """Logit gap after each event of one prefix on a log axis, with tolerance and noise floor; crosses where it is over.
 
+    Gaps that are no finite number stand at the upper edge.
     Columns: step, event, gap.
     """
     if steps.empty:
@@ -64,8 +80,13 @@ def gap_along(steps: pd.DataFrame, tolerance: float | None, floor: float | None 
     drawn.add_trace(line)
     limit_line(drawn, tolerance, "tolerance")
     limit_line(drawn, floor, "noise floor", dash="dot", colour=GREY)
-    finite = [gap for gap in steps["gap"] if gap == gap]  # noqa: PLR0124  (NaN is the one number unequal to itself)
-    log_axis(drawn, "y", low, max([*finite, tolerance or low]))
+    finite = np.isfinite(steps["gap"].astype(float))
+    high = max([*steps.loc[finite, "gap"], tolerance or low])
+    log_axis(drawn, "y", low, high)
+    odd = steps[~finite]
+    no_numbers(
+        drawn, odd["step"], [under_edge(low, high)] * len(odd), [f"after {in_figure(one)}" for one in odd["event"]]
+    )
     ticks = [in_figure(name, 16) for name in steps["event"]]
     # Steps stay numbers, because one event may come twice.
     drawn.update_xaxes(tickvals=steps["step"].tolist(), ticktext=ticks, tickangle=-30)

@@ -86,8 +86,8 @@ def undrawn(faults: pd.DataFrame) -> str:
 
 
 def _measured(faults: pd.DataFrame) -> pd.DataFrame:
-    """Faults with a margin."""
-    return faults[faults["margin"].notna() & (faults["margin"] > 0)] if "margin" in faults else faults
+    """Faults with a margin; one that moved nothing has the margin 0, and was missed."""
+    return faults[faults["margin"].notna()] if "margin" in faults else faults
 
 
 def _labels(names: pd.Series | pd.Index) -> list[str]:

@@ -76,6 +76,21 @@ def log_axis(drawn: go.Figure, axis: str, low: float, high: float) -> None:
     )
 
 
+def under_edge(low: float, high: float) -> float:
+    """Where what is no number stands on `log_axis(low, high)`: above all numbers, and just under the axis' end."""
+    return float(10.0 ** (math.ceil(math.log10(max(high, low * 10)) + 0.2) - 0.1))
+
+
+def no_numbers(drawn: go.Figure, x: Sequence[float], y: Sequence[float], words: Sequence[str]) -> None:
+    """Marks of what is no finite number, their count in the legend; nothing where there is none."""
+    if not len(words):
+        return
+    marks = go.Scatter(x=list(x), y=list(y), mode="markers", name=f"not finite: {len(words):,}")
+    marks.marker = {"color": RED, "symbol": "triangle-up-open", "size": 12, "line": {"width": 2}}
+    marks.customdata, marks.hovertemplate = list(words), "%{customdata}: not finite<extra></extra>"
+    drawn.add_trace(marks)
+
+
 def bar_above(title: str) -> dict[str, object]:
     """A colour bar between title and plot, where it takes no width from a narrow screen."""
     place = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "thickness": 10, "len": 1}

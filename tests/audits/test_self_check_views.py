@@ -41,6 +41,13 @@ def test_margins_stand_on_a_log_axis_and_misses_look_otherwise():
     assert marks["missed"].marker.symbol != marks["caught"].marker.symbol
 
 
+def test_a_missed_fault_that_moved_nothing_is_drawn_at_the_foot():
+    found = pd.concat([SOME, faults(("mute", "causality", "missed", 0.0))])
+    missed = next(trace for trace in margins(found).data if trace.name == "missed")
+    assert [one[0] for one in missed.customdata] == ["faint", "mute"]
+    assert missed.x[1] == min(missed.x)
+
+
 def test_a_caught_fault_of_a_check_that_allows_nothing_never_stands_left_of_the_line():
     found = pd.concat([SOME, faults(("mask of -30", "causality", "caught", 3.7e-11), limit=0.0)])
     drawn = margins(found)

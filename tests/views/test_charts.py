@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from auditlib.views import charts, charts_inspector, charts_policies, charts_sessions, charts_whatif
+from auditlib.views import charts, charts_compare, charts_inspector, charts_policies, charts_sessions, charts_whatif
 from auditlib.views.figure import INK, bottom, on_log
 from tests.web.world import TOLERANCE, rates, tables
 
@@ -154,6 +154,54 @@ def test_a_step_over_the_tolerance_is_a_cross_also_when_its_gap_is_not_a_number(
     assert list(line.marker.symbol) == ["circle", "x", "x"]
 
 
+ODD = [1e-6, np.nan, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("draw", "count"),
+    [
+        (lambda: charts_inspector.gap_along(pd.DataFrame({"step": [1, 2, 3], "event": [*"xyz"], "gap": ODD}), 1e-5), 2),
+        (lambda: charts_inspector.gap_along(pd.DataFrame({"step": [1], "event": ["x"], "gap": [np.inf]}), None), 1),
+        (lambda: charts.gap_by_step(TABLES["cache parity", "steps"].assign(worst=ODD), TOLERANCE, None), 2),
+        (
+            lambda: charts.changes_by_position(
+                pd.DataFrame({"probe": "p", "path": "full", "events": "1-3", "position": [1, 2, 3], "value": ODD})
+            ),
+            2,
+        ),
+        (
+            lambda: charts_compare.gap_against_gap(
+                pd.DataFrame(
+                    {
+                        "session_id": [*"abc"], "events": [*"abc"], "weight": 1,
+                        "before": ODD, "after": [0.0, 1.0, 2.0],
+                        "within_before": [True, False, False], "within_after": [True, False, False],
+                    }
+                ),
+                (1e-5, np.nan),
+            ),
+            2,
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_no_number_stands_at_the_edge_and_is_counted(draw, count):
+    drawn = draw()
+    marks = next(trace for trace in drawn.data if str(trace.name).startswith("not finite"))
+    assert marks.name == f"not finite: {count}"
+    axis = drawn.layout.xaxis if "before" in str(drawn.layout.title.text) else drawn.layout.yaxis
+    places = marks.x if axis is drawn.layout.xaxis else marks.y
+    top = 10.0 ** axis.range[1]
+    assert all(top / 2 < place < top for place in places)
+    assert len(marks.customdata) == count
+
+
+def test_sessions_whose_ratio_is_no_number_are_counted_beside_the_bars():
+    drawn = charts.ratio_by_session(pd.DataFrame({"ratio": [0.9, np.inf, np.nan], "weight": [40, 30, 7]}), 1.25)
+    assert "ratio not finite, not drawn: 37" in {trace.name for trace in drawn.data}
+    alone = charts.ratio_by_session(pd.DataFrame({"ratio": [np.inf], "weight": [30]}), 1.25)
+    assert "30 have one that is no number" in alone.layout.annotations[0].text
+
+
 @pytest.mark.parametrize(
     "draw",
     [
@@ -185,7 +233,9 @@ def test_the_largest_changes_are_drawn_where_there_are_too_many_and_what_is_no_n
     many = pd.DataFrame({"probe": "a", "path": "full", "events": "1", "position": range(3000), "value": 1e-9})
     few = pd.DataFrame({"probe": "z", "path": "full", "events": "1", "position": [4, 5], "value": [0.5, np.nan]})
     figure = charts.changes_by_position(pd.concat([many, few]))
-    assert sum(len(trace.x) for trace in figure.data) == charts.MOST_POINTS
+    drawn = [trace for trace in figure.data if trace.name != "not finite: 1"]
+    assert len(drawn) < len(figure.data)
+    assert sum(len(trace.x) for trace in drawn) == charts.MOST_POINTS
     found = next(trace for trace in figure.data if trace.name.startswith("z"))
     assert (list(found.x), list(found.customdata)) == ([4, 5], ["0.5", "not finite"])
 
