@@ -87,8 +87,6 @@ def _odd_marks(drawn: go.Figure, shown: pd.DataFrame, low: float, edge: float) -
     found = shown[~np.isfinite(shown[["before", "after"]].astype(float)).all(axis=1)]
     heights = (on_log(found[side], low) for side in ("before", "after"))
     left, up = ([edge if place is None else place for place in side] for side in heights)
-        [edge if place is None else place for place in on_log(found[side], low)] for side in ("before", "after")
-    )
     sides = zip(found["session_id"], exact(found["before"]), exact(found["after"]), strict=True)
     no_numbers(drawn, left, up, [f"{in_figure(one)}, before {before}, after {after}" for one, before, after in sides])
 
