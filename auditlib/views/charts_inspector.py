@@ -21,7 +21,7 @@ from auditlib.views.figure import (
     on_log,
     under_edge,
 )
-from auditlib.views.text import in_figure
+from auditlib.views.text import figure_labels, in_figure
 
 MOST_EVENTS = 10
 
@@ -35,8 +35,8 @@ def next_events(table: pd.DataFrame) -> go.Figure:
         return nothing("No next event.")
     shown = table.assign(top=table[["full", "cached"]].max(axis=1)).nlargest(MOST_EVENTS, "top")
     labels = [
-        in_figure(name) if ok else f"✗ {in_figure(name)}"
-        for name, ok in zip(shown["event"], shown["legal"], strict=True)
+        name if ok else f"✗ {name}"
+        for name, ok in zip(figure_labels(list(shown["event"])), shown["legal"], strict=True)
     ]
     drawn = figure("Next event", "probability", "", height=140 + 34 * len(shown))
     for column, colour in (("full", BLUE), ("cached", ORANGE)):

@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from auditlib.views.figure import BLUE, GREY, ORANGE, RED, SHADES, bar_above, figure, nothing, whole_numbers
-from auditlib.views.text import duration, in_figure
+from auditlib.views.text import duration, figure_labels
 
 MOST_NAMES = 40
 _ALL_NAMED, _WIDE = 20, 22
@@ -93,8 +93,8 @@ def transitions(names: Sequence[str], counts: np.ndarray, legal: np.ndarray | No
     # The most frequent names, in alphabetical order as they came.
     kept = np.sort(np.argsort(-counts[1:].sum(axis=1), kind="stable")[:MOST_NAMES])
     cells = counts[np.ix_([0, *(kept + 1)], [*kept, len(names)])]
-    rows = ["(start)", *(in_figure(names[i]) for i in kept)]
-    columns = [*(in_figure(names[i]) for i in kept), "(end)"]
+    labels = figure_labels([names[i] for i in kept], taken=("(start)", "(end)"))
+    rows, columns = ["(start)", *labels], [*labels, "(end)"]
     drawn = figure("Which event follows which", "next event", "event", height=280 + 32 * len(rows))
     drawn.add_trace(_heat(rows, columns, cells))
     if legal is not None:
@@ -111,9 +111,14 @@ def _name_cells(drawn: go.Figure, rows: list[str], columns: list[str]) -> None:
     if len(rows) > _ALL_NAMED:
         return
     # Left to itself the axis would skip every other name on a narrow screen, also where there is room.
-    short = {name: name if len(name) <= _WIDE else f"{name[:_WIDE]}…" for name in (*rows, *columns)}
-    drawn.update_xaxes(tickvals=columns, ticktext=[short[name] for name in columns])
-    drawn.update_yaxes(tickvals=rows, ticktext=[short[name].replace(" ", "<br>", 1) for name in rows])
+    drawn.update_xaxes(tickvals=columns, ticktext=_short(columns))
+    drawn.update_yaxes(tickvals=rows, ticktext=[name.replace(" ", "<br>", 1) for name in _short(rows)])
+
+
+def _short(names: Sequence[str]) -> list[str]:
+    """Names for the ticks of an axis; cut off, they are numbered where they would read alike."""
+    cut = [name if len(name) <= _WIDE else f"{name[:_WIDE]}…" for name in names]
+    return [name if cut.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(cut, start=1)]
 
 
 def components(sizes: Sequence[int]) -> go.Figure:

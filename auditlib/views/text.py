@@ -8,6 +8,8 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from collections.abc import Sequence
+from itertools import chain, count
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
 """Unicode categories that act on their neighbours or look like nothing: controls, bidi overrides, odd spaces."""
@@ -39,6 +41,16 @@ def in_html(text: object, limit: int = 200) -> str:
 def in_figure(text: object, limit: int = 60) -> str:
     """`safe` text for plotly, which reads `<b>`, `<a href>` and entities in labels but leaves quotes alone."""
     return html.escape(safe(text, limit), quote=False)
+
+
+def figure_labels(names: Sequence[str], taken: Sequence[str] = (), limit: int = 60) -> list[str]:
+    """`in_figure` texts for one axis: other names get other labels, none of `taken`, though they be cut off alike."""
+    given: dict[str, str] = {}
+    for name in names:
+        used = {*taken, *given.values()}
+        tries = chain([in_figure(name, limit)], (f"{in_figure(name, limit)} ({number})" for number in count(2)))
+        given.setdefault(name, next(label for label in tries if label not in used))
+    return [given[name] for name in names]
 
 
 def in_markdown(text: object, limit: int = 400) -> str:

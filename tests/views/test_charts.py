@@ -221,6 +221,15 @@ def test_names_reach_a_figure_only_as_escaped_text(draw):
     assert "&lt;a href" in words
 
 
+def test_events_whose_names_are_cut_off_alike_keep_a_row_each():
+    names = [f"{'x' * 70}{letter}" for letter in "abc"]
+    heat = charts_sessions.transitions(["(start)", *names], np.ones((5, 5), int), None)
+    assert len(set(heat.data[0].x)) == len(set(heat.data[0].y)) == 5
+    assert len(set(heat.layout.xaxis.ticktext)) == 5
+    table = pd.DataFrame({"event": names, "full": 0.3, "cached": 0.3, "legal": [True, True, False], "rules": ""})
+    assert len(set(charts_inspector.next_events(table).data[0].y)) == 3
+
+
 def test_no_figure_carries_more_than_some_thousand_points():
     steps = pd.DataFrame({"step": range(50_000), "worst": 1.0, "p95": 0.5, "median": 0.1, "prefixes": 1})
     figure = charts.gap_by_step(steps, None, None)
