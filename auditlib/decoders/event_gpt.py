@@ -41,6 +41,8 @@ class EventGpt(AttentionOfGpt):
         self.vocabulary_size = self.config.vocabulary_size
         self.context_length = self.config.context_length
         self.positions = self.config.positions
+        window = self.config.cached_attention_window
+        self.block_ends: tuple[int, ...] = () if window is None else (window,)
         self.dtype = module.embed.dtype
         self.device = module.embed.device
         self.revision = self.fingerprint()

@@ -98,6 +98,8 @@ class OnnxDecoder(ShownColumns):
         super().__init__(config.vocabulary_size, config.context_length, torch.float32, torch.device("cpu"))
         self.config = config
         self.positions = config.positions
+        window = config.cached_attention_window
+        self.block_ends: tuple[int, ...] = () if window is None else (window,)
         self._session = session
         self.revision = fingerprint(asdict(config), {"model": torch.frombuffer(bytearray(model), dtype=torch.uint8)})
 

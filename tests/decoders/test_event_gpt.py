@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditlib.decoders.capabilities import Alterable, Described, Differentiable, Fingerprinted, Inspectable
+from auditlib.decoders.capabilities import Alterable, BlockEnds, Described, Differentiable, Fingerprinted, Inspectable
 from auditlib.decoders.event_gpt import EventGpt
 from auditlib.decoders.protocol import Decoder
 from auditlib.errors import CacheRejectedError, ContextExceededError, DecoderError
@@ -413,3 +413,9 @@ def test_everything_that_audits_may_ask_for_is_offered():
     decoder = small_gpt()
     for offer in (Decoder, Described, Fingerprinted, Differentiable, Inspectable, Alterable):
         assert isinstance(decoder, offer)
+
+
+def test_the_window_of_the_cached_path_is_named_for_the_probes():
+    assert isinstance(small_gpt(), BlockEnds)
+    assert small_gpt().block_ends == ()
+    assert small_gpt(cached_attention_window=4).block_ends == (4,)

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from auditlib.cli.main import main
+from auditlib.decoders.adapters import Source
 from auditlib.decoders.capabilities import Described, Fingerprinted, Inspectable
+from auditlib.decoders.onnx import load_onnx
 from auditlib.decoders.onnx_export import onnx_config, onnx_network
 from auditlib.decoders.onnx_revision import export_onnx
 from auditlib.decoders.revision import open_revision
@@ -74,6 +76,7 @@ def test_a_window_of_the_cached_path_is_exported_too(tmp_path):
         ]
         for one in (decoder, wanted)
     ]
+    assert decoder.block_ends == wanted.block_ends == (3,)
     assert (found[0] - found[1]).abs().max() <= 2e-5
     assert (found[0] - decoder.full(events, everywhere(events))[:, 5:]).abs().max() > 1e-2
 
@@ -206,7 +209,8 @@ def test_the_runtime_offers_float32_and_says_so(dtype, tmp_path):
 
 def test_another_device_is_refused(tmp_path):
     with pytest.raises(DecoderError, match="runs on the CPU"):
-        write_onnx_folder(tmp_path / "it").decoder("meta")
+        revision = write_onnx_folder(tmp_path / "it")
+        load_onnx(Source(revision.folder, revision.manifest.config, revision.read, "meta", torch.float32))
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
