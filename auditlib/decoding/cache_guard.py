@@ -173,9 +173,10 @@ class GuardedDecoder:
 
     def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, GuardedCache]:
         """Logits [B, V] and a cache that knows the rows it was made of."""
-        identity = self.identity(_grown([()] * len(events), events, valid))
+        identity = self.identity_of(())  # before the call: weights changed during it are not the ones to be named
         logits, cache = self.decoder.prefill(events, valid)
-        return logits, GuardedCache(cache, identity)
+        # Rows are read when the decoder has taken them: it is the one to refuse shapes, and says what is wrong.
+        return logits, GuardedCache(cache, replace(identity, rows=_grown([()] * len(events), events, valid)))
 
     def extend(self, events: Tensor, valid: Tensor, cache: GuardedCache) -> tuple[Tensor, GuardedCache]:
         """Logits [B, K, V] and the new cache; `cache` is spent, also when the decoder fails.
@@ -192,8 +193,9 @@ class GuardedDecoder:
     def reorder(self, cache: GuardedCache, parents: Tensor) -> GuardedCache:
         """Cache whose row i continues old row `parents[i]`, identity included; the old one stays usable."""
         own = self._own(cache)
+        inner = self.decoder.reorder(own.inner, parents)  # refuses parents that are no rows
         rows = tuple(own.identity.rows[parent] for parent in parents.tolist())
-        return GuardedCache(self.decoder.reorder(own.inner, parents), replace(own.identity, rows=rows))
+        return GuardedCache(inner, replace(own.identity, rows=rows))
 
     def cache_bytes(self, cache: GuardedCache) -> int:
         """Bytes that the decoder holds for it."""

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from auditlib.decoders.protocol import Decoder
 from auditlib.decoding.cache_guard import CacheIdentity, GuardedCache, GuardedDecoder
-from auditlib.errors import CacheRejectedError
+from auditlib.errors import CacheRejectedError, DecoderError
 from tests.doubles import ToyDecoder
+from tests.small_gpt import everywhere, small_gpt, some_events
 
 IDENTITY = CacheIdentity("map", "order", "torch.float32", "cpu", "rotary", "rev", "sha256:w", ((1, 3, 4), (1, 5)))
 
@@ -183,3 +184,24 @@ def test_keys_are_equal_exactly_where_rows_are(left, right):
             one.check(other)
     else:
         one.check(other)
+
+
+def test_what_the_decoder_refuses_is_refused_in_its_own_words():
+    plain = small_gpt()
+    guard = GuardedDecoder(plain, "map", "order", dtype=torch.float32, device="cpu")
+    events = some_events(2, 4)
+    valid = everywhere(events)
+    _, cache = guard.prefill(events, valid)
+    for ask in (
+        lambda one, _: one.prefill(events, valid[:, :2]),
+        lambda one, _: one.prefill(events[0], valid[0]),
+        lambda one, own: one.reorder(own, torch.tensor([5])),
+        lambda one, own: one.reorder(own, torch.tensor([-1])),
+    ):
+        refusals = []
+        for one, own in ((plain, cache.inner), (guard, cache)):
+            with pytest.raises(DecoderError) as refused:
+                ask(one, own)
+            refusals.append(str(refused.value))
+        assert refusals[0] == refusals[1]
+    assert guard.require(cache, guard.identity(events.tolist())) is cache
