@@ -94,6 +94,10 @@ def _from_code(name: str, source: Source) -> Decoder:
         raise RevisionError(
             f"{source.folder}: decoder {name!r} cannot be imported ({problem}); install it"
         ) from problem
+    if not callable(factory):
+        raise RevisionError(
+            f"{source.folder}: {name!r} is a {type(factory).__name__}; name a function that makes decoders"
+        )
     decoder = factory(source.folder, source.device, source.dtype)
     if not isinstance(decoder, Decoder):
         raise RevisionError(f"{source.folder}: {name!r} gave a {type(decoder).__name__} that lacks parts of Decoder")
@@ -107,3 +111,7 @@ def _check_device(device: str) -> None:
     except (RuntimeError, AssertionError, NotImplementedError) as problem:
         reason = str(problem).splitlines()[0]
         raise DecoderError(f"device {device!r} cannot be used ({reason}); choose another with --device") from problem
+    if torch.device(device).type == "meta":
+        raise DecoderError(
+            f"device {device!r} holds no numbers, so nothing can be computed; choose another with --device"
+        )

@@ -10,16 +10,32 @@ from torch import Tensor
 from auditlib.decoders.gpt_config import EventGptConfig
 from auditlib.decoders.gpt_weights import Weights
 from auditlib.decoders.layers import hidden_states
+from auditlib.errors import ContextExceededError, DecoderError
 
 
 class AttentionOfGpt:
     """The capability `Attentive` for a decoder that has `config` and its weights."""
 
     config: EventGptConfig
+    vocabulary_size: int
+    context_length: int
     _weights: Weights
 
     def attention(self, events: Tensor) -> Tensor:
-        """Attention of the full path in one prefix, events [T] → [layers, heads, T, T]: row t over events 0 to t."""
+        """Attention of the full path in one prefix, events [T] → [layers, heads, T, T]: row t over events 0 to t.
+
+        ContextExceededError beyond the context, DecoderError for anything but ids of the vocabulary.
+        """
+        if events.dim() != 1 or events.dtype != torch.int64 or not len(events):
+            raise DecoderError(f"one prefix of events is needed, int64 [T], not {events.dtype} {list(events.shape)}")
+        if len(events) > self.context_length:
+            raise ContextExceededError(
+                f"{len(events)} events exceed the context of {self.context_length}; shorten them"
+            )
+        low, high = (int(bound) for bound in events.aminmax())
+        if low < 0 or high >= self.vocabulary_size:
+            wrong = low if low < 0 else high
+            raise DecoderError(f"event id {wrong} is not below the vocabulary size of {self.vocabulary_size}")
         return attended(self.config, self._weights, events)[0]
 
 

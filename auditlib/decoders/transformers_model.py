@@ -84,7 +84,7 @@ def attention_of(family: str, asked: str | None) -> str:
 def read_config(document: Mapping[str, Any], attention: str | None, where: str) -> Any:
     """The library's config object of a `config.json`; RevisionError for a family or entry that is not for us."""
     family = document.get("model_type")
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         raise RevisionError(
             f"{where}: model_type is {str(family)[:80]!r}; known are {', '.join(FAMILIES)}. "
             "For another family write a package.module:factory"
@@ -94,7 +94,7 @@ def read_config(document: Mapping[str, Any], attention: str | None, where: str) 
         raise RevisionError(f"{where}: {', '.join(foreign)} would load code or data from elsewhere; remove the entry")
     model = _model_class(family)
     try:
-        config = model.config_class.from_dict({**document, "use_cache": True})
+        config = model.config_class.from_dict({**document, "use_cache": True, "return_dict": True})
         config._attn_implementation = attention_of(family, attention)  # noqa: SLF001 - the library's documented name of it
         layers, context = int(config.num_hidden_layers), int(config.max_position_embeddings)
     except Exception as problem:
@@ -174,7 +174,7 @@ def _model_class(family: str) -> Any:
 
 def _check_rope(config: Any, where: str) -> None:
     given = getattr(config, "rope_parameters", None) or {}
-    kinds = {one.get("rope_type", "default") for one in (given, *given.values()) if isinstance(one, Mapping)}
+    kinds = {str(one.get("rope_type", "default")) for one in (given, *given.values()) if isinstance(one, Mapping)}
     if moving := sorted(kinds & set(_MOVING_ROPES)):
         raise RevisionError(
             f"{where}: rope_type {moving[0]!r} turns keys by an angle that depends on the row's length, so no cache of "

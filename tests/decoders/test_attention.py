@@ -8,7 +8,8 @@ import torch
 from auditlib.decoders.attention import attended
 from auditlib.decoders.capabilities import Attentive
 from auditlib.decoders.layers import score
-from tests.small_gpt import everywhere, small_gpt, some_events
+from auditlib.errors import ContextExceededError, DecoderError
+from tests.small_gpt import CONTEXT, everywhere, small_gpt, some_events
 
 
 @pytest.mark.parametrize("changes", [{}, {"positions": "learned"}, {"heads": 4, "layers": 3}])
@@ -21,6 +22,23 @@ def test_each_row_is_a_share_of_earlier_events_of_every_layer_and_head(changes, 
     assert found.shape == (decoder.config.layers, decoder.config.heads, 7, 7)
     assert torch.allclose(found.sum(-1), torch.ones((), dtype=found.dtype), atol=1e-5)
     assert not found.triu(1).any()
+
+
+@pytest.mark.parametrize("positions", ["rotary", "learned"])
+@pytest.mark.parametrize(
+    ("events", "error", "says"),
+    [
+        ([1] + [3] * CONTEXT, ContextExceededError, "21 events exceed the context of 20"),
+        ([1, -1], DecoderError, "id -1"),
+        ([1, 99], DecoderError, "id 99"),
+        ([[1, 3]], DecoderError, "one prefix"),
+        ([1.0, 3.0], DecoderError, "one prefix"),
+        ([], DecoderError, "one prefix"),
+    ],
+)
+def test_a_prefix_that_the_decoder_would_not_read_is_refused(events, error, says, positions):
+    with pytest.raises(error, match=says):
+        small_gpt(positions=positions).attention(torch.tensor(events))
 
 
 @pytest.mark.parametrize("positions", ["rotary", "learned"])

@@ -72,7 +72,7 @@ def test_every_dtype_loads(folder, dtype):
 def test_a_dtype_or_device_that_is_not_there_is_refused(folder):
     with pytest.raises(DecoderError, match="float16"):
         open_revision(folder).decoder(dtype=torch.float16)
-    for device in ("toaster", "cuda:99"):
+    for device in ("toaster", "cuda:99", "meta"):
         with pytest.raises(DecoderError, match=device):
             open_revision(folder).decoder(device=device)
 
@@ -281,7 +281,12 @@ def test_code_runs_only_when_it_is_allowed(folder, tmp_path, monkeypatch):
     assert "strangers_code" not in sys.modules
     assert open_revision(folder).decoder(allow_code=True).revision == small_gpt().revision
     assert [(folder, "cpu"), (folder, "cpu")] == sys.modules["strangers_code"].CALLS  # once more for the reference
-    for name, message in (("useless", "lacks parts of Decoder"), ("nobody", "cannot be imported")):
+    refused = {
+        "useless": "lacks parts of Decoder",
+        "nobody": "cannot be imported",
+        "CALLS": "is a list; name a function",
+    }
+    for name, message in refused.items():
         relist(folder, decoder=f"strangers_code:{name}")
         with pytest.raises(RevisionError, match=message):
             open_revision(folder).decoder(allow_code=True)

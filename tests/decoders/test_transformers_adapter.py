@@ -142,6 +142,8 @@ NAN = torch.full((16,), float("nan"))
     [
         ({"model_type": "bloom"}, None, {}, "model_type is 'bloom'"),
         ({}, None, {}, "model_type is 'None'"),
+        ({"model_type": []}, None, {}, "model_type is '[]'"),
+        ({"rope_parameters": {"rope_type": [], "rope_theta": 1e4}}, None, {}, "config.json"),
         (b"[]", None, {}, "no JSON object"),
         (b"{", None, {}, "config.json"),
         ({"auto_map": {"AutoConfig": "x.Y"}}, None, {}, "auto_map would load code"),
@@ -285,3 +287,12 @@ def test_a_head_beside_tied_embeddings_must_be_equal_to_them(family, tmp_path):
         folder_of(tmp_path / "differs", config, save(tied)).decoder()
     apart = folder_of(tmp_path / "apart", {**config, "tie_word_embeddings": False}, save(tied)).decoder()
     assert not torch.equal(apart.full(events, everywhere(events)), once.full(events, everywhere(events)))
+
+
+def test_the_form_of_the_librarys_answers_is_not_for_the_file_to_choose(tmp_path):
+    events = some_events(2, 6)
+    plain, tuples = (
+        folder_of(tmp_path / f"{given}", library_config("llama", return_dict=given)).decoder()
+        for given in (True, False)
+    )
+    assert torch.equal(tuples.full(events, everywhere(events)), plain.full(events, everywhere(events)))
