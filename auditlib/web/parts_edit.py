@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -14,6 +15,7 @@ from auditlib.views import charts_whatif
 from auditlib.views.text import in_markdown, safe
 from auditlib.web import address
 from auditlib.web.inspection import Change, Seen, edited
+from auditlib.web.prefix_choice import flags_text
 
 if TYPE_CHECKING:
     from auditlib.audits.inspection_edit import Downstream
@@ -35,7 +37,11 @@ def edit(seen: Seen, mapping: EventMap) -> None:
     st.plotly_chart(charts_whatif.downstream(found.steps), key="downstream")
     _edit_tables(found)
     st.button(
-        "Go on from the edited prefix", key="take-edit", icon=":material/edit:", on_click=_take, args=(found.ids,)
+        "Go on from the edited prefix",
+        key="take-edit",
+        icon=":material/edit:",
+        on_click=_take,
+        args=(found.ids, seen.prefix.flags),
     )
 
 
@@ -43,7 +49,8 @@ def edited_ids(seen: Seen, mapping: EventMap) -> tuple[int, ...] | None:
     """Ids of the prefix after the edit that the address names; None without an edit, or where it does not fit."""
     kind, place, by = (address.value(name) for name in ("edit", "place", "by"))
     event = mapping.events.get(by or "")
-    if kind not in _KINDS or kind == "none" or not (place or "").isdigit() or (event is None) != (kind == "delete"):
+    fits = re.fullmatch(r"[0-9]{1,5}", place or "") and (event is None) == (kind == "delete")
+    if kind not in _KINDS or kind == "none" or not fits:
         return None
     try:
         return edited(seen.here, seen.prefix, seen.compiled, (kind, int(place or 0), event)).ids
@@ -127,7 +134,8 @@ def _legal(flags: pd.Series) -> list[str]:
     return ["✓ legal" if flag else "✗ illegal" for flag in flags]
 
 
-def _take(ids: tuple[int, ...]) -> None:
-    """Make the edited prefix the one that is shown."""
-    address.put(events="-".join(map(str, ids)), step=None, session=None, edit=None, place=None, by=None)
+def _take(ids: tuple[int, ...], flags: tuple[bool, ...]) -> None:
+    """Make the edited prefix the one that is shown; it is no session any more, but goes by the same rules."""
+    when = flags_text(flags)
+    address.put(events="-".join(map(str, ids)), step=None, session=None, when=when, edit=None, place=None, by=None)
     st.session_state["edit"] = "none"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pandas as pd
@@ -64,7 +65,7 @@ def choose_step(prefix: Prefix, names: Sequence[str]) -> int:
     """How many events of the prefix have been read, start included: a link may say so, a slider changes it."""
     last = len(prefix.ids)
     asked = address.value("step") or ""
-    position = min(max(int(asked), 1), last) if asked.isdigit() and len(asked) < 6 else last
+    position = min(max(int(asked), 1), last) if re.fullmatch(r"[0-9]{1,5}", asked) else last
     if last == 1:
         return 1
     st.session_state["at"] = position

@@ -12,7 +12,7 @@ from auditlib.events.order import CompiledOrder
 from auditlib.sessions.session import Session
 from auditlib.views.text import in_markdown, safe
 from auditlib.views.worst import worst
-from auditlib.web import address, prefix_choice, sessions_facts, state
+from auditlib.web import address, disk, prefix_choice, sessions_facts, state
 from auditlib.web.prefix_choice import Prefix, flags_text
 from auditlib.web.text import TERMS
 
@@ -31,14 +31,35 @@ def begin_with_the_worst(here: state.Selection) -> None:
 
 def choose_prefix(here: state.Selection, mapping: EventMap, compiled: CompiledOrder) -> Prefix:
     """The prefix of the address, and the ways to change it: another session, events pasted by hand."""
-    found: dict[str, Session] = {}
-    if here.snapshot is not None:
-        held_out = sessions_facts.held_out(here.places.store, here.snapshot, _OFFERED)
-        found = {session.session_id: session for session in held_out}
+    found = _sessions(here)
     ids = _ids(found, mapping)
     _pickers(found, mapping, ids)
     flags = _flags(compiled, found.get(address.value("session") or ""))
     return Prefix(ids, flags)
+
+
+def _sessions(here: state.Selection) -> dict[str, Session]:
+    """Sessions to choose from by id, and the one of the address however many there are: its rules go by what it is."""
+    snapshot, asked, store = _snapshot(here), address.value("session"), here.places.store
+    if snapshot is None:
+        return {}
+    found = {session.session_id: session for session in sessions_facts.held_out(store, snapshot, _OFFERED)}
+    if asked and asked not in found:
+        named = sessions_facts.session(store, snapshot, asked)
+        if named is not None:
+            return {**found, asked: named}
+        st.warning(
+            f"Session {in_markdown(asked, 80)} is not in the snapshot, so which conditions of the event order hold for "
+            "it is not known.",
+            icon=":material/help:",
+        )
+    return found
+
+
+def _snapshot(here: state.Selection) -> str | None:
+    """The snapshot whose sessions the chosen run measured, where the store has it; else the one of the sidebar."""
+    own = str(here.run.manifest["snapshot"]["digest"]) if here.run is not None else None
+    return own if own in {one.digest for one in disk.snapshots(here.places.store)} else here.snapshot
 
 
 def show(ids: tuple[int, ...]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from auditlib.errors import PrefixgateError
 from auditlib.sessions.session import Session
 from auditlib.sessions.snapshot import Side
 from auditlib.sessions.split import LeakageReport
@@ -92,6 +93,21 @@ def held_out(store: Path, snapshot: str, limit: int) -> Sequence[Session]:
     """The first held-out sessions by id."""
     with SessionStore.open(store) as opened:
         return tuple(opened.sessions(opened.snapshot(snapshot), "held-out", limit))
+
+
+def session(store: Path, snapshot: str, session_id: str) -> Session | None:
+    """One session of a snapshot by its id; None where the snapshot has none of that id, or cannot be read now."""
+    try:
+        found: Session = _session(store, snapshot, session_id)
+    except PrefixgateError:  # not kept: a store may be back at the next look
+        return None
+    return found
+
+
+@st.cache_resource(max_entries=200, show_spinner=False)
+def _session(store: Path, snapshot: str, session_id: str) -> Session:
+    with SessionStore.open(store) as opened:
+        return opened.named(opened.snapshot(snapshot), [session_id])[0]
 
 
 def _import_row(manifest: Any) -> dict[str, Any]:
