@@ -19,7 +19,7 @@ from auditlib.web import address, clock, disk, kept, parts, parts_cases, parts_j
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.desk import Desk
 from auditlib.web.exports import downloads, named
-from auditlib.web.text import BADGES, check_row, short
+from auditlib.web.text import BADGES, check_facts, check_row, short
 
 _STATUS = {"all": None, "failed": ("failed",), "not measured": ("not measured",), "passed": ("passed",)}
 _UNTIL = "up to this run"
@@ -84,7 +84,8 @@ def all_checks(here: state.Selection, run: Run) -> None:
         st.text(f"No check is {chosen}.")
         return
     kept.drawn(about, "checks", lambda: _draw_checks(frame))
-    downloads(frame.drop(columns=_UNTIL), named(run, "checks"), "checks")
+    whole = pd.DataFrame([check_facts(*one) for one in _with_status(run, statuses)])
+    downloads(whole, named(run, "checks"), "checks")
 
 
 def _check_table(known: pd.DataFrame, run: Run, statuses: tuple[str, ...] | None) -> pd.DataFrame:
@@ -92,11 +93,15 @@ def _check_table(known: pd.DataFrame, run: Run, statuses: tuple[str, ...] | None
     trends = trend.small_lines(trend.until(known, run.id), str(run.manifest["snapshot"]["digest"]))
     rows = [
         check_row(audit, check) | {_UNTIL: trend.heights(trends.get((audit, check["name"]), []))}
-        for audit, result in run.report["audits"].items()
-        for check in result["checks"]
-        if statuses is None or check["status"] in statuses
+        for audit, check in _with_status(run, statuses)
     ]
-    return pd.DataFrame(tables.failed_first(rows))
+    return pd.DataFrame(rows)
+
+
+def _with_status(run: Run, statuses: tuple[str, ...] | None) -> list[tuple[str, Mapping[str, Any]]]:
+    """Audits with their checks of these statuses, failed ones first."""
+    found = [(audit, check) for audit, result in run.report["audits"].items() for check in result["checks"]]
+    return tables.failed_first([one for one in found if statuses is None or one[1]["status"] in statuses])
 
 
 def _draw_checks(frame: pd.DataFrame) -> None:

@@ -16,7 +16,7 @@ from auditlib.views import charts_serving
 from auditlib.views.text import in_markdown, plural, safe
 from auditlib.web import clock, serving_facts, tables
 from auditlib.web.serving_facts import Measured
-from auditlib.web.text import check_row, short
+from auditlib.web.text import check_facts, check_row, short
 
 _BADGES = {"passed": ("green", ":material/check:"), "failed": ("red", ":material/close:")}
 _UNSURE = ("orange", ":material/question_mark:")
@@ -77,9 +77,12 @@ def evidence_head(kind: str, found: Measured | None) -> bool:
     device = found.document.get("device")
     processor = device.get("processor") if isinstance(device, Mapping) else None
     st.caption(in_markdown(f"{clock.when(str(found.document['created']))}, {processor or 'unknown device'}"))
-    rows = [check_row(kind, check) for check in found.document["checks"]]
-    frame = pd.DataFrame(rows).drop(columns="audit", errors="ignore")
-    tables.show(frame, f"{kind}-checks", f"{kind}-checks", f"Checks of the {kind}", "It has no check.")
+    frame, whole = (
+        pd.DataFrame([one(kind, check) for check in found.document["checks"]]).drop(columns="audit", errors="ignore")
+        for one in (check_row, check_facts)
+    )
+    name, alt = f"{kind}-checks", f"Checks of the {kind}"
+    tables.show(frame, name, name, alt, "It has no check.", whole=whole)
     return True
 
 

@@ -22,7 +22,7 @@ from auditlib.views import event_names
 from auditlib.views.text import in_markdown, plural, safe
 from auditlib.web import address, kept, revision_facts, state
 from auditlib.web.exports import downloads, named
-from auditlib.web.text import MARKS, check_row
+from auditlib.web.text import check_facts, check_row
 
 _LINKED, _ENDING = 3, 3
 """How many prefixes are linked, and how many of their last events are named."""
@@ -35,18 +35,16 @@ _WRITTEN = ("value", "limit")
 
 def checks(run: Run, audits: Sequence[str], key: str) -> None:
     """Checks of some audits with value, limit, count and status, failed ones first; comparisons are marked as such."""
-    rows = [
-        check_row(audit, check)
-        for audit in audits
-        for check in run.report["audits"].get(audit, {}).get("checks", ())
-    ]  # fmt: skip
-    alt = f"Checks of {', '.join(audits)}"
-    show(pd.DataFrame(failed_first(rows)), named(run, "checks"), key, alt, "No check was made.", about=kept.of_run(run))
+    found = [(audit, check) for audit in audits for check in run.report["audits"].get(audit, {}).get("checks", ())]
+    rows = failed_first(found)
+    frame, whole = (pd.DataFrame([one(*row) for row in rows]) for one in (check_row, check_facts))
+    alt, about = f"Checks of {', '.join(audits)}", kept.of_run(run)
+    show(frame, named(run, "checks"), key, alt, "No check was made.", about=about, whole=whole)
 
 
-def failed_first(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of checks in their order, those that failed or were not measured before the rest."""
-    return sorted(rows, key=lambda row: row["status"] not in (MARKS["failed"], MARKS["not measured"]))
+def failed_first(found: Sequence[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Audits with their checks in order, those that count and failed or were not measured before the rest."""
+    return sorted(found, key=lambda one: bool(one[1].get("comparison")) or one[1]["status"] == "passed")
 
 
 def observations(run: Run, audit: str, name: str, key: str) -> None:
@@ -60,8 +58,16 @@ def of_run(run: Run, audit: str, name: str) -> pd.DataFrame:
     return kept.made(kept.of_run(run), f"{audit}/{name}", lambda: run.table(audit, name))
 
 
-def show(frame: pd.DataFrame, file_name: str, key: str, alt: str, empty: str, about: str | None = None) -> None:
-    """A table with its downloads; `empty` instead when it has no row.
+def show(
+    frame: pd.DataFrame,
+    file_name: str,
+    key: str,
+    alt: str,
+    empty: str,
+    about: str | None = None,
+    whole: pd.DataFrame | None = None,
+) -> None:
+    """A table with its downloads, which hold `whole` where it is given; `empty` instead when it has no row.
 
     A table that never changes is drawn once for each `about`, which says of what it is.
     """
@@ -77,7 +83,7 @@ def show(frame: pd.DataFrame, file_name: str, key: str, alt: str, empty: str, ab
         draw()
     else:
         kept.drawn(about, key, draw)
-    downloads(frame, file_name, key)
+    downloads(frame if whole is None else whole, file_name, key)
 
 
 def number_columns(*names: str) -> dict[str, ColumnConfig]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +39,21 @@ TERMS = {
 def short(digest: str) -> str:
     """Twelve digits of a digest: enough to tell apart, short enough to read."""
     return safe(digest.removeprefix("sha256:")[:12])
+
+
+def check_facts(audit: str, check: Mapping[str, Any]) -> dict[str, Any]:
+    """One check as it was judged, for exports: numbers with all of their digits, reasons whole."""
+    return {
+        "status": check["status"],
+        "comparison": bool(check.get("comparison")),
+        "audit": audit,
+        "check": check["name"],
+        "value": math.nan if check["value"] is None else float(check["value"]),
+        "limit": math.nan if check["limit"] is None else float(check["limit"]),
+        "unit": check["unit"],
+        "observations": check["count"],
+        "why": check.get("reason") or "",
+    }
 
 
 def check_row(audit: str, check: Mapping[str, Any]) -> dict[str, str]:

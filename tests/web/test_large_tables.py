@@ -10,7 +10,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from auditlib.web import tables
+from auditlib.web import parts_board, tables
 from tests.web.opening import opened
 
 ROWS = 2_000
@@ -64,6 +64,20 @@ class Counting:
         self.read += 1
         gaps = {"gap": [1.0, 9.0, 2.0], "session_id": ["S1", "", "S2"], "probe": "p", "events": ["1", "1-2", "1-3"]}
         return pd.DataFrame(gaps)
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("page", ["board", "causality"])
+def test_downloads_of_checks_hold_numbers_and_not_their_words(page, monkeypatch):
+    found = []
+    for module in (tables, parts_board):
+        monkeypatch.setattr(module, "downloads", lambda frame, name, _: found.append((name, frame)))
+    opened(page)
+    checks = next(frame for name, frame in found if name.endswith("checks"))
+    assert checks[["value", "limit"]].dtypes.tolist() == ["float64", "float64"]
+    assert checks["observations"].dtype == "int64"
+    assert set(checks["status"]) <= {"passed", "failed", "not measured"}
+    assert page != "board" or checks["value"].iloc[0] == 0.31
 
 
 def test_columns_that_read_alike_are_told_apart_and_their_texts_are_safe():
