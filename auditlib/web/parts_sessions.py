@@ -15,6 +15,8 @@ from auditlib.views.text import duration, plural
 from auditlib.web import clock, kept, revision_facts, sessions_facts, state, tables
 from auditlib.web.exports import downloads
 
+_SHOWN = 1_000
+"""How many rejected rows a page carries."""
 _LEAKS = {
     "shared_sessions": "Held-out sessions whose id stands in training too. Must be 0.",
     "prefix_in_training": "Held-out sessions of which training holds another part. Must be 0.",
@@ -48,9 +50,20 @@ def imports(store: Path) -> None:
     downloads(found, f"{store.stem}-imports", "imports")
     rejects = sessions_facts.rejects(store)
     if len(rejects):
-        tables.show(rejects, "rejects", "rejects", "Rows that were left out, with the reason", "")
+        _rejected(rejects)
     else:
         st.text("No row was left out.")
+
+
+def _rejected(rows: pd.DataFrame) -> None:
+    """Rows that were left out: the first in sight, with how many there are; the downloads hold the rest."""
+    most = sessions_facts.MOST_REJECTS
+    if len(rows) > _SHOWN:
+        of, hold = (f"{len(rows):,}", "all") if len(rows) <= most else (f"more than {most:,}", f"the first {most:,}")
+        st.caption(f"The first {_SHOWN:,} of {of} rows that were left out; the downloads hold {hold}.")
+    shown = tables.shown(rows.head(_SHOWN))
+    st.dataframe(shown, key="rejects", hide_index=True, alt="Rows that were left out, with the reason")
+    downloads(rows.head(most), "rejects", "rejects")
 
 
 def split(here: state.Selection) -> None:
@@ -87,8 +100,10 @@ def variants(here: state.Selection) -> None:
     """The most frequent ways through, with how many held-out sessions went each."""
     counted = sessions_facts.lengths(here.places.store, str(here.snapshot))
     held_out = int(counted.loc[counted["side"] == "held-out", "sessions"].sum())
-    st.caption(f"Held-out sessions only ({held_out:,}).")
     frame = kept.made(_about(here), "variants", lambda: _variant_table(here.places.store, str(here.snapshot)))
+    gone = int(frame["sessions"].sum()) if len(frame) else 0
+    rest = f" The {len(frame):,} most frequent ways, which {gone:,} of them went." if gone < held_out else ""
+    st.caption(f"Held-out sessions only ({held_out:,}).{rest}")
     tables.show(
         frame, "variants", "variants", "Held-out variants, most frequent first", "No held-out session.", _about(here)
     )
@@ -106,6 +121,8 @@ def transitions(here: state.Selection) -> None:
         st.plotly_chart(charts_sessions.transitions(names, counts, legal), key="transitions")
 
     kept.drawn(about, "transitions", draw)
+    if len(names) > charts_sessions.MOST_NAMES:
+        st.caption(f"Drawn are the {charts_sessions.MOST_NAMES} most frequent of {len(names):,} names.")
     if compiled is None or mapping is None:
         st.text("No revision is chosen, or its folder is gone: forbidden steps are not marked.")
     else:

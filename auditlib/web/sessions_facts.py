@@ -20,6 +20,8 @@ from auditlib.sessions.store_counts import Variant
 from auditlib.sessions.store_times import SessionTimes
 from auditlib.web.disk import stamp
 
+MOST_REJECTS = 100_000
+"""How many rejected rows are read for a page; one more is asked for, so that a page can say that there are more."""
 _SIDES: tuple[Side, ...] = ("training", "held-out")
 
 
@@ -35,8 +37,8 @@ def imports(store: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def rejects(store: Path, limit: int = 1000) -> pd.DataFrame:
-    """Rows of the logs that are not among the events, with the reason."""
+def rejects(store: Path, limit: int = MOST_REJECTS + 1) -> pd.DataFrame:
+    """Rows of the logs that are not among the events, with the reason; the first `limit` of them."""
     found = _rejects(store, stamp(store), limit)
     rows = [{"line": r.source_row, "session": r.session_id or "", "reason": r.reason, "text": r.text} for r in found]
     return pd.DataFrame(rows, columns=["line", "session", "reason", "text"])
