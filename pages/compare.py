@@ -21,7 +21,7 @@ with place:
     elif shown == "Paired differences":
         st.caption("Each session is compared with itself, so that what is hard for both cancels out.")
         kept.chart(about, "differences-chart", lambda: charts_compare.differences(found.differences))
-        parts_compare.differences(before, after, found)
+        parts_compare.differences(before, after, found, about)
     elif shown == "Gaps":
         st.caption("Largest gap between cached and full path of each distinct way through a session.")
         limits = (tolerance_of(before), tolerance_of(after))

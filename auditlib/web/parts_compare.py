@@ -79,21 +79,14 @@ def flips(here: state.Selection, before: Run, after: Run, pairing: Pairing) -> N
     table = tables.shown(shown.head(_SHOWN).drop(columns="events"))
     if len(shown) > _SHOWN:
         st.caption(f"The first {_SHOWN} of {len(shown):,} flips; the downloads hold all.")
-    chosen = st.dataframe(
-        table,
-        key="flips",
-        hide_index=True,
-        on_select="rerun",
-        selection_mode="single-row",
-        alt="Sessions that flip, those for the worse first",
-    )
-    for position in chosen.selection.rows[:1]:
+    position = tables.selected(table, "flips", "Sessions that flip, those for the worse first")
+    if position is not None:
         _flip_link(here, before, after, shown.iloc[position].to_dict())
     downloads(found, named(after, f"against-{before.id}-flips"), "flips")
 
 
-def differences(before: Run, after: Run, pairing: Pairing) -> None:
-    """Every paired difference with its interval, what flipped, and what it rests on."""
+def differences(before: Run, after: Run, pairing: Pairing, about: str) -> None:
+    """Every paired difference with its interval, what flipped, and what it rests on; `about` names the pairing."""
     if pairing.differences.empty:
         st.text("The two runs measured nothing in common: audit both with cache parity, numerics and decoding policy.")
         return
@@ -103,7 +96,7 @@ def differences(before: Run, after: Run, pairing: Pairing) -> None:
         columns, alt = tables.number_columns(*_WRITTEN), "Paired differences with intervals"
         st.dataframe(rows, key="differences", hide_index=True, column_config=columns, alt=alt)
 
-    kept.drawn(kept.of_run(before, after), "differences", draw)
+    kept.drawn(about, "differences", draw)
     st.caption(
         "Shares: interval by Newcombe 1998 (method 10), p by the exact McNemar test on the sessions that flipped. "
         "Next events and gaps: percentile bootstrap, 2,000 draws of whole sessions from one fixed seed. "

@@ -9,7 +9,7 @@ import pytest
 
 from auditlib.runs.folder import open_run, write_run
 from auditlib.sessions.store import SessionStore
-from auditlib.web import comparison, disk, state
+from auditlib.web import comparison, disk, parts_compare, state
 from tests.web.opening import opened, settings_for, words
 from tests.web.world import a_run, make_world, tables
 
@@ -54,6 +54,15 @@ def test_exponents_of_paired_differences_keep_their_end_and_sessions_are_told_as
     widths = {name: found.get("width") for name, found in json.loads(table.proto.columns).items()}
     assert min(widths[name] for name in ("before", "after", "difference", "p")) >= 90
     assert "see the section Latency" in words(app)
+
+
+def test_a_flip_is_selected_among_the_rows_that_are_shown(partly, monkeypatch):
+    after, before = with_gap(partly, partly.refused, 0.31, "g"), with_gap(partly, open_run(partly.runs / WHOLE), 0, "h")
+    asked = []
+    monkeypatch.setattr(parts_compare.tables, "selected", lambda table, *_: asked.append(len(table)))
+    monkeypatch.setattr(parts_compare.st, "dataframe", lambda *_, **__: pytest.fail("a selection bound to no rows"))
+    opened("compare", revision=partly.faulty.digest, run=after, against=before)
+    assert set(asked) == {1}
 
 
 def test_a_pairing_made_while_the_revision_was_away_is_made_again_when_it_is_back(partly):
