@@ -53,8 +53,16 @@ def signatures(desk: Desk, here: state.Selection, run: Run) -> None:
         st.info("UNSIGNED: nobody has signed this run yet.", icon=":material/edit_off:")
         return
     envelope = file.read_bytes()
+    folder = here.entry.folder if here.entry else None
+    gone = folder is not None and not folder.is_dir()
     try:
-        _show(desk.check(envelope, run, here.entry.folder if here.entry else None))
+        _show(desk.check(envelope, run, None if gone else folder))
+        if gone:
+            st.warning(
+                f"The revision's folder is gone from {in_markdown(folder)}: the verdict holds, and was not held "
+                "against the revision's files.",
+                icon=":material/folder_off:",
+            )
     except RefusedError as problem:
         early = problem.reason == "threshold"
         words = "Not complete yet." if early else "The verdict on file does not hold."

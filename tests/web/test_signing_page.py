@@ -131,6 +131,21 @@ def test_the_page_says_who_signed_when_and_offers_nobody_a_second_signature(appr
 
 
 @pytest.mark.usefixtures("place")
+def test_a_verdict_whose_revision_was_moved_away_holds_and_says_so(approved, world):
+    app = make_key(opened("verdict", revision=world.sound.digest))
+    app.radio(key="sign-decision").set_value("refuse")
+    app.text_input(key="sign-passphrase").set_value(PASSPHRASE)
+    press(app, "Sign")
+    away = world.sound.folder.rename(world.sound.folder.with_name("moved"))
+    try:
+        said = words(opened("verdict", revision=world.sound.digest))
+    finally:
+        away.rename(world.sound.folder)
+    assert "Valid, signed by Ada" in said
+    assert "folder is gone from" in said
+    assert "does not hold" not in said
+
+
 def test_every_reason_has_its_figures():
     said = words(opened("verdict"))
     assert "cache parity, single events: 0.31 logit where at most 8.00e-6 is allowed (40 observations)" in said
