@@ -25,9 +25,7 @@ def test_a_refusal_needs_two_people_and_the_page_says_whose_signature_is_missing
     with server(home, "--store", str(world.store), "--runs", str(world.runs)) as url:
         page = window.new_page()
         page.goto(f"{url}/verdict")
-        expect(page.get_by_text("Signed by nobody; the trust file asks for 2 people.")).to_be_visible(
-            timeout=60_000
-        )
+        expect(page.get_by_text("Signed by nobody; the trust file asks for 2 people.")).to_be_visible(timeout=60_000)
         expect(page.get_by_text("Still needed: Ada, Bea.")).to_be_visible()
         sign(page, "ada", "not hers", "gaps far over tolerance")
         expect(page.get_by_text(re.compile("The key ada: the passphrase is wrong"))).to_be_visible(timeout=60_000)
@@ -38,9 +36,7 @@ def test_a_refusal_needs_two_people_and_the_page_says_whose_signature_is_missing
         expect(page.get_by_text("Still needed: Bea.")).to_be_visible(timeout=60_000)
         expect(page.get_by_text(re.compile("Not complete yet"))).to_be_visible()
         sign(page, "bea", PASSPHRASE, "gaps far over tolerance", "Add my signature")
-        expect(page.get_by_text("Signed by 2 people; the trust file asks for 2 people.")).to_be_visible(
-            timeout=60_000
-        )
+        expect(page.get_by_text("Signed by 2 people; the trust file asks for 2 people.")).to_be_visible(timeout=60_000)
         expect(page.get_by_text(re.compile("Valid, signed by Ada, Bea. It says: do not release"))).to_be_visible()
         expect(page.get_by_text(re.compile("Decision: refuse. Comment: gaps far over tolerance"))).to_be_visible()
         expect(page.get_by_text("Everybody who may sign has signed this verdict.")).to_be_visible()
