@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -94,10 +94,17 @@ def beyond_cases(sought: Sought, rows: Material) -> Iterator[Case]:
         if prompt > 0:
             yield case(_one("prefill", Laid(over[:prompt])), _one("extend", Laid(over[prompt:])))
     if rows.context > 1:
-        short = (True, *(False,) * (len(full) - 1))
-        prefill = Step("prefill", (full, full), ((True,) * len(full), short))
-        new = (rows.alphabet[0],)
-        yield case(prefill, Step("extend", (new, new), ((True,), (True,))))
+        yield from _beside_short_rows(case, full, over)
+
+
+def _beside_short_rows(case: Callable[..., Case], full: Row, over: Row) -> Iterator[Case]:
+    """A row without room beside one that has some, and behind one: a bound may be looked at in one of them only."""
+    new = over[-1:]
+    whole, short = (True,) * len(full), (True, *(False,) * (len(full) - 1))
+    for valid in ((whole, short), (short, whole)):
+        yield case(Step("prefill", (full, full), valid), Step("extend", (new, new), ((True,), (True,))))
+    for verb in ("full", "prefill"):
+        yield case(Step(verb, (over, over), ((*short, False), (*whole, True))))
 
 
 def _one(verb: str, laid: Laid, padding: int = 0) -> Step:

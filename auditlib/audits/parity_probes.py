@@ -73,7 +73,7 @@ def _long_chunks(bench: Bench) -> None:
             if len(row) > first:
                 feed(bench, LONG, [row], first, size)
     for side, _ in _SIDES:
-        rows = bench.material.rows(len(_MIXED), len(longest), f"long chunks {side}")
+        rows = bench.material.rows(len(_MIXED), min(len(longest), bench.material.context - 15), f"long chunks {side}")
         growing = Growing(bench, LONG, Layout(side, 1, garbage=True))
         growing.begin(rows, _MIXED)
         growing.append([len(row) // (1 + place) for place, row in enumerate(rows)])
@@ -107,10 +107,12 @@ def _one_event_prefill(bench: Bench) -> None:
 def _padded(bench: Bench, probe: str, layout: Layout) -> None:
     """Mixed lengths in one padded batch, on both paths, then single events and a padded chunk onto its cache."""
     longest = max(_LONG_ROW, *map(len, bench.material.made_up))
+    # With room for every invalid position: what counts those as events must give wrong answers, and not run out of it.
+    prompt = min(longest - 8, bench.material.context - 20)
     for purpose, length, lengths in (
         ("company", 14, _MIXED),
         ("other company", 14, _MIXED),
-        ("long company", longest, (longest - 8, 3, longest // 2, 1)),
+        ("long company", longest, (prompt, 3, prompt // 2, 1)),
     ):
         rows = bench.material.rows(len(lengths), length, f"{probe} {purpose}")
         growing = Growing(bench, probe, layout)
@@ -125,7 +127,7 @@ def _padded(bench: Bench, probe: str, layout: Layout) -> None:
 def _one_padded_row(bench: Bench, layout: Layout) -> None:
     """A padded batch of one: code that pads only batches, or drops masks for single rows, is seen by nothing else."""
     longest = len(max(bench.material.made_up, key=len))
-    for length in (3, 1, longest - 5):
+    for length in (3, 1, min(longest - 5, bench.material.context - 15)):
         growing = Growing(bench, "one padded row", layout)
         growing.begin(bench.material.rows(1, length + 5, f"one padded row {length}"), [length])
         growing.full()

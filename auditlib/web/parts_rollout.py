@@ -42,7 +42,7 @@ def choose(found: Mapping[str, Path], home: Path) -> Path:
     if not found:
         st.info("There is no rollout yet. One begins on the command line; its chain and log lie here, one folder each.")
         chain = home / "rollouts" / "NAME" / rollout_facts.CHAIN
-        st.code(f"python -m auditlib rollout start --chain {safe(chain, 400)} …", language=None)
+        st.code(f"python -m auditlib rollout start --chain {safe(chain, 400)} …", language=None, wrap_lines=True)
         st.stop()
     name = address.choose(
         st.container(), "rollout", "Rollout", list(found), shown=safe, help="A folder with a chain and a log."

@@ -146,6 +146,7 @@ def test_a_verdict_whose_revision_was_moved_away_holds_and_says_so(approved, wor
     assert "does not hold" not in said
 
 
+@pytest.mark.usefixtures("place")
 def test_every_reason_has_its_figures():
     said = words(opened("verdict"))
     assert "cache parity, single events: 0.31 logit where at most 8.00e-6 is allowed (40 observations)" in said

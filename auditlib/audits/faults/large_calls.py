@@ -80,7 +80,7 @@ LARGE_CALLS: tuple[Fault, ...] = (
     _large("only the first sixteen rows are moved", wrapped(_ManyRows), "reordered rows", "reorder",
            (two_events, context_of(6), *_REMEMBERS)),
     _large("a long prompt behind left padding loses an event", wrapped(_LongPadded), "padded left", "padding",
-           (context_of(2 * _LONG_PROMPT), *_REMEMBERS)),
+           (context_of(_LONG_PROMPT + 20), *_REMEMBERS)),
     _large("room is asked of the first row alone", wrapped(_FirstRowsRoom), "accepted beyond the context", "boundary",
            (context_of(2),), "Nehanth/swarmllm #31"),
 )  # fmt: skip
