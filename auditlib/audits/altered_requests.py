@@ -15,7 +15,6 @@ from auditlib.audits.held_out import Row
 from auditlib.audits.requests import Trial, ask, attempt, cache_of, extended, guard_of
 from auditlib.audits.twins import Twins
 from auditlib.decoders.capabilities import Fingerprinted, Inspectable
-from auditlib.decoders.protocol import Decoder
 from auditlib.decoding.cache_guard import CacheIdentity, GuardedCache, GuardedDecoder
 from auditlib.errors import InputError
 
@@ -120,12 +119,19 @@ def _flipped_bit(subject: Subject, row: Row, missing: dict[str, str], kind: type
     yield _refused("one bit of a weight changed in place", "weights", call)
 
 
-def largest_weight(decoder: Decoder) -> Tensor | None:
+def largest_weight(decoder: object) -> Tensor | None:
     """The largest parameter [N] as a flat view into a decoder's `module`; None where there is none to see."""
     module = getattr(decoder, "module", None)
     weights = [weight.detach() for weight in module.parameters()] if isinstance(module, nn.Module) else []
     flat = [weight.view(-1) for weight in weights if weight.is_contiguous() and weight.numel()]
     return max(flat, key=len, default=None)
+
+
+def full_half(decoder: object) -> object | None:
+    """What answers the full path of a pair of decoders, through whatever wraps the pair; None for a single decoder."""
+    while decoder is not None and not hasattr(decoder, "reference"):
+        decoder = getattr(decoder, "inner", None)
+    return getattr(decoder, "reference", None)
 
 
 def _keys(own: CacheIdentity) -> Iterator[Trial]:

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from auditlib.audits.altered_requests import largest_weight
+from auditlib.audits.altered_requests import full_half, largest_weight
 from auditlib.audits.base import Subject
 from auditlib.audits.checked import CheckedDecoder
 from auditlib.audits.gaps import changed, gap
@@ -124,6 +124,10 @@ class Neighbours:
             self.not_applicable["answer after another revision"] = "the decoder does not show its weights"
             return
         weights.mul_(1.5)
+        # In a pair the other half moves too: else the full path could not tell that the cached answers had to.
+        beside = largest_weight(full_half(decoder))
+        if beside is not None:
+            beside.mul_(1.5)
         checked = CheckedDecoder(decoder, self._subject.device, self._watch.tick)
         for row, cold in self._cold.items():
             self._confusion("another revision of the same name", row, cold, self._answer(checked, row))

@@ -9,6 +9,7 @@ import torch
 
 from auditlib.audits.base import Subject
 from auditlib.audits.battery import explain, run_battery
+from auditlib.audits.cache_identity import CACHE_IDENTITY
 from auditlib.audits.cache_parity import CACHE_PARITY
 from auditlib.audits.causality import CAUSALITY
 from auditlib.audits.faults.catalogue import FAULTS
@@ -17,6 +18,7 @@ from auditlib.audits.policy_runs import Runs, batch_dependence
 from auditlib.audits.prefix_set import prefix_set
 from auditlib.audits.self_check import plant_all
 from auditlib.audits.work import Watch
+from auditlib.decoders.paired import PairedDecoder
 from auditlib.decoding.policies import Setting
 from auditlib.events.event_map import EventMap
 from auditlib.runs.self_check import run_self_check
@@ -58,6 +60,13 @@ def test_short_sessions_have_a_made_up_prefix_whose_events_can_change_places():
     known = replace(subject(), held_out=tuple(Session(f"s{n}", ("opened", "closed")[: n % 3]) for n in range(6)))
     name = "a prefix cache keyed by its events in any order"
     assert planted(known, name) == {name: True}
+
+
+def test_a_memory_that_ignores_the_revision_is_seen_in_a_pair_and_a_sound_pair_has_none():
+    known = subject(lambda dtype: PairedDecoder(gpt(dtype), gpt(dtype)))
+    name = "a prefix cache that ignores the revision"
+    assert planted(known, name) == {name: True}
+    assert values(CACHE_IDENTITY.measure(known))["answer after another session"] < 1e-4
 
 
 class Leaves(Around):
