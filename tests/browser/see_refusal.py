@@ -15,7 +15,7 @@ def main(address: str) -> None:
         page = browser.new_page(viewport={"width": 1440, "height": 1000})
         page.goto(address)
         expect(page.get_by_text("service-decoder-1.1", exact=False).first).to_be_visible(timeout=120_000)
-        refusal = page.get_by_text("cache parity, single events", exact=False).first
+        refusal = page.get_by_text("Refused for cache parity", exact=False).first
         expect(refusal).to_be_visible(timeout=60_000)
         print("served:", refusal.inner_text())
         browser.close()
