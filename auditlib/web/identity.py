@@ -13,8 +13,9 @@ from streamlit.navigation.page import StreamlitPage
 
 from auditlib.views.text import in_markdown, safe
 from auditlib.web import state
+from auditlib.web.ended_logins import EndedLogins
 from auditlib.web.luggage import Bag, Luggage, browser_of
-from auditlib.web.reviewer import Reviewer, SignInError, reviewer_from
+from auditlib.web.reviewer import OF_ONE_LOGIN, Reviewer, SignInError, reviewer_from
 
 FORM = "form kept through the login"
 """Where the session holds a form that came back from a login."""
@@ -23,17 +24,18 @@ _ARRIVED = "luggage taken"
 _TROUBLE = "login did not start"
 # Whoever guesses this secret can sign a cookie that says they are anybody: 128 bits, as hexadecimal digits.
 _SECRET = 32
-_CLAIMS = ("is_logged_in", "iss", "sub", "iat", "auth_time", "name", "preferred_username", "email", "provider")
+_CLAIMS = ("is_logged_in", *OF_ONE_LOGIN, "name", "preferred_username", "email", "provider")
 
 # Not st.cache_resource: that is emptied by whoever clears it, and takes people's forms with it. Nothing in here says
 # who is signed in; that is asked of st.user at each run.
 _luggage = Luggage()
+_ended = EndedLogins()
 
 
 def reviewer() -> Reviewer | None:
     """Who is signed in; None where nobody signs in because no provider is configured.
 
-    SignInError when a provider is configured and nobody is signed in, or the login is of another day.
+    SignInError when a provider is configured and nobody is signed in, or the login is of another day or was ended.
     """
     section = _section()
     if section is None and "is_logged_in" not in st.user:
@@ -43,6 +45,8 @@ def reviewer() -> Reviewer | None:
     claims = {name: st.user[name] for name in _CLAIMS if name in st.user}
     found = reviewer_from(claims, asks_each_time=_asks_each_time(section or {}, str(claims.get("provider"))))
     found.require_recent(datetime.now(UTC))
+    if found.login in _ended:
+        raise SignInError("you logged out; log in again")
     return found
 
 
@@ -114,9 +118,15 @@ def _say_who(who: Reviewer) -> None:
     """Who is signed in, in the sidebar, with the way out."""
     row = st.sidebar.container(horizontal=True, vertical_alignment="center")
     row.text(f"Signed in as {safe(who.name, 60)}")
-    row.button("Log out", key="logout", on_click=st.logout)
+    row.button("Log out", key="logout", on_click=_log_out, args=(who,))
     with st.sidebar.expander("Your account"):
         st.text(f"Issuer: {safe(who.identity.issuer)}\nSubject: {safe(who.identity.subject)}")
+
+
+def _log_out(who: Reviewer) -> None:
+    """End the login here and now, in every tab; then let the browser and the provider forget it too."""
+    _ended.end(who.login)
+    st.logout()
 
 
 def _unpack(who: Reviewer, pages: Sequence[StreamlitPage]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,6 +17,8 @@ LASTS = timedelta(hours=12)
 
 # The same leeway as Authlib's when it checks a token's times.
 _SKEW = timedelta(minutes=2)
+OF_ONE_LOGIN = ("iss", "sub", "iat", "auth_time", "nonce", "sid", "jti")
+"""Claims that tell one login of an account from the next: OpenID Connect Core 1.0, section 2, and RFC 7519 (jti)."""
 
 
 class SignInError(InputError):
@@ -30,7 +34,8 @@ class Reviewer:
     """Who is signed in. `name` is for people and decides nothing.
 
     `proven` is when the person last showed the provider who they are, None where the token does not tell; `issued` is
-    when the token was made, and `provider` the section of the secrets that it came by.
+    when the token was made, and `provider` the section of the secrets that it came by. `login` is a hash that marks
+    this one login among all of this account.
     """
 
     identity: Identity
@@ -38,6 +43,7 @@ class Reviewer:
     issued: datetime
     proven: datetime | None
     provider: str
+    login: str
 
     def require_recent(self, now: datetime) -> None:
         """Refuse a login of another day: StaleLoginError."""
@@ -79,7 +85,12 @@ def reviewer_from(claims: Mapping[str, Any], *, asks_each_time: bool) -> Reviewe
     proven = _moment(claims["auth_time"]) if "auth_time" in claims else issued if asks_each_time else None
     named = (str(claims.get(name) or "").strip() for name in ("name", "preferred_username", "email"))
     name = next(filter(None, named), identity.subject)
-    return Reviewer(identity, name, issued, proven, str(claims.get("provider") or "default"))
+    return Reviewer(identity, name, issued, proven, str(claims.get("provider") or "default"), _mark(claims))
+
+
+def _mark(claims: Mapping[str, Any]) -> str:
+    told = [str(claims.get(name)) for name in OF_ONE_LOGIN]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:

@@ -108,9 +108,23 @@ def test_a_link_survives_the_login_and_only_ones_own_key_and_a_fresh_login_sign(
     assert signed.statement.review.decision == "refuse"
     assert [signer.person for signer in signed.signers] == ["Ada"]
 
+    tab = window.new_page()
+    tab.goto(f"{url}/causality")
+    expect(tab.get_by_text("Signed in as Ada")).to_be_visible(timeout=SLOW)
+    # A browser that does not follow the redirect keeps the cookie; the server knows by itself that the login is over.
+    window.route("**/auth/logout", lambda route: route.fulfill(status=204))
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible(timeout=SLOW)
     page.goto(f"{url}/board")
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("You logged out")).to_be_visible()
+    settled(tab).get_by_role("link", name="Sessions", exact=True).click()
+    expect(tab.get_by_role("heading", name="Sign in")).to_be_visible(timeout=SLOW)
+    window.unroute("**/auth/logout")
+    log_in(page, "Ada")
+    expect(page.get_by_role("heading", name="Release board")).to_be_visible(timeout=SLOW)
+    with page.expect_response("**/auth/logout"):
+        page.get_by_role("button", name="Log out").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible(timeout=SLOW)
 
 

@@ -17,7 +17,8 @@ from auditlib.release.signing import new_key
 from auditlib.release.trust import add_entry, read_entry
 from auditlib.web import identity
 from auditlib.web.desk import Desk
-from auditlib.web.reviewer import StaleLoginError, reviewer_from
+from auditlib.web.ended_logins import EndedLogins
+from auditlib.web.reviewer import LASTS, StaleLoginError, reviewer_from
 from auditlib.web.settings import read_settings
 from tests.web.opening import PAGES, ROOT, words
 
@@ -85,6 +86,33 @@ def test_who_is_signed_in_sees_the_pages_and_who_they_are():
     assert any("Subject: u-ada" in text.value for text in app.sidebar.text)
     app.sidebar.button(key="logout").click().run()
     assert [title.value for title in app.title] == ["Sign in"]
+
+
+@pytest.mark.usefixtures("place")
+def test_a_login_that_was_ended_opens_nothing_anywhere_and_a_new_one_does():
+    mine = claims(nonce="first")
+    app, other_tab, elsewhere = opened(mine), opened(mine), opened(claims(nonce="other browser"))
+    app.sidebar.button(key="logout").click().run()
+    # Streamlit reads the cookie once a session: a tab that stands open, and a copy of the cookie, still present it.
+    for late in (other_tab.run(), opened(mine, "verdict")):
+        assert [title.value for title in late.title] == ["Sign in"]
+        assert "You logged out" in words(late)
+        assert not late.sidebar.selectbox
+    for still in (elsewhere.run(), opened({**mine, "nonce": "second"})):
+        assert still.sidebar.selectbox(key="revision").value
+
+
+def test_an_ended_login_is_remembered_for_longer_than_its_token_opens_anything():
+    now = [0.0]
+    ended = EndedLogins(lambda: now[0])
+    ended.end("first")
+    now[0] = LASTS.total_seconds() + 120
+    ended.end("second")
+    assert "first" in ended
+    now[0] = 3 * LASTS.total_seconds()
+    ended.end("third")
+    assert "first" not in ended
+    assert "third" in ended
 
 
 @pytest.mark.usefixtures("place")
