@@ -38,6 +38,17 @@ def test_a_deep_link_on_a_fresh_server_passes_through_the_shell(world, window, t
         expect(page.get_by_role("combobox", name="Revision", exact=True)).to_have_value("sound · not audited")
 
 
+def test_the_board_loads_no_code_that_its_page_has_not_named_from_the_start(served, window):
+    page = window.new_page()
+    sent = page.goto(served)
+    expect(page.locator("[data-testid=stDataFrame] canvas").first).to_be_visible(timeout=60_000)
+    settled(page)
+    loaded = page.evaluate("performance.getEntriesByType('resource').map(one => new URL(one.name).pathname)")
+    scripts = {path for path in loaded if path.endswith(".js")}
+    assert len(scripts) > 50
+    assert {path for path in scripts if f'"./{path[1:]}"' not in sent.text()} == set()
+
+
 def test_a_copied_link_shows_another_person_the_very_same_prefix_and_step(served, world, window):
     page = window.new_page()
     page.goto(f"{served}/inspector?revision={world.faulty.digest}&events=1-6-3-4&section=What comes next")
