@@ -9,9 +9,6 @@ if __name__ == "__main__":  # Streamlit runs this file for each page that somebo
 
     main()
 else:  # the server reads it once, at its start
-    from starlette.middleware import Middleware
+    from auditlib.web.bundle import in_front
 
-    from auditlib.web.bundle import Bundle
-
-    in_front = Middleware(Bundle, base=st.get_option("server.baseUrlPath"))
-    app = st.App(__file__, lifespan=warm.lifespan, middleware=[in_front])
+    app = st.App(__file__, lifespan=warm.lifespan, middleware=[in_front(st.get_option("server.baseUrlPath"))])

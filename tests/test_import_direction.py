@@ -35,7 +35,7 @@ HOMES_OF_LIBRARIES = {
     "torch": {"decoders", "decoding", "serving", "audits"},
     "plotly": {"views"},
     "streamlit": {"web", "pages", "app"},
-    "starlette": {"serving"},
+    "starlette": {"serving", "web"},
     "uvicorn": {"serving"},
 }
 

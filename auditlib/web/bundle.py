@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import streamlit
+from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 FOLDER = Path(streamlit.__file__).parent / "static"
@@ -97,6 +98,11 @@ async def _send_page(send: Send, start: Message, page: bytes) -> None:
     kept = [(name, value) for name, value in start["headers"] if name.lower() != b"content-length"]
     await send({**start, "headers": [*kept, (b"content-length", str(len(page)).encode())]})
     await send({"type": "http.response.body", "body": page})
+
+
+def in_front(base: str = "") -> Middleware:
+    """The bundle as `st.App` takes it, for a dashboard under the path `base`."""
+    return Middleware(Bundle, base=base)
 
 
 @cache
