@@ -170,7 +170,8 @@ def _sign(options: argparse.Namespace) -> int:
     bundles = () if options.bundles is None else write_bundles(signed.path, options.bundles)
     document = {"format": 1, "out": str(signed.path), "digest": signed.digest, "result": signed.result}
     document |= {"sequence": signed.sequence, "keyid": signed.keyid, "signatures": signed.signatures}
-    say(options, f"{signed.path}: verdict {signed.result} on run {run.id}, {signed.signatures} signature(s)")
+    said = f"{signed.path}: verdict {signed.result} on run {run.id}, {signed.signatures} signature(s)"
+    say(options, "\n".join([said, *signed.shortfalls]))
     emit(options, {**document, "bundles": [str(path) for path in bundles]})
     return 0
 

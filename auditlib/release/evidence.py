@@ -7,7 +7,7 @@ names, and only when every check in it passed: whatever is missing, doubtful or 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from auditlib.errors import InputError, IntegrityError
 from auditlib.release.checks import holds
 from auditlib.release.digests import digest_of, hex_of
 from auditlib.release.documents import LARGEST, is_format, read_object
+from auditlib.release.evidence_checks import lacking
 from auditlib.release.limits import finite
 
 KINDS = ("bench", "rehearsal", "replay")
@@ -32,7 +33,8 @@ class EvidenceFile:
     """One evidence document, as far as a verdict speaks of it.
 
     `digest` is that of the file, `artifact` that of the artifact.json it is about, both "sha256:…". `status` is
-    "passed" only where every check bears it out.
+    "passed" only where every check of its kind is there and bears it out. `lacks` says in words which are not, `where`
+    the file that it was read from; neither stands in a verdict.
     """
 
     kind: str
@@ -40,6 +42,19 @@ class EvidenceFile:
     artifact: str
     status: str
     checks: tuple[Mapping[str, Any], ...]
+    lacks: tuple[str, ...] = field(default=(), compare=False)
+    where: str = field(default="", compare=False)
+
+    @property
+    def shortfall(self) -> str:
+        """A sentence on what it lacks, and what to do about it; empty when it is whole."""
+        if not self.lacks:
+            return ""
+        verb = "rehearse" if self.kind == "rehearsal" else self.kind
+        return (
+            f"{self.where or self.name} has not the checks of a {self.kind} ({'; '.join(self.lacks)}), so it counts as "
+            f"not measured; run {verb} again and give its document as it was written"
+        )
 
     @property
     def name(self) -> str:
@@ -64,14 +79,25 @@ def read_evidence(path: Path) -> EvidenceFile:
     if data is None:
         raise InputError(f"{path} is no file of a reasonable size; give the file that bench, replay or rehearse wrote")
     try:
-        return parse_evidence(read_object(data), digest_of(data))
+        return replace(parse_evidence(read_object(data), digest_of(data)), where=str(path))
     except (ValueError, TypeError, KeyError) as error:
         said = f"it lacks {error}" if isinstance(error, KeyError) else error
         raise InputError(f"{path} is no evidence document: {said}; run bench, replay or rehearse again") from error
 
 
 def parse_evidence(document: Mapping[str, Any], digest: str) -> EvidenceFile:
-    """The evidence in a document; ValueError, KeyError or TypeError for anything of another form."""
+    """The evidence in a document; ValueError, KeyError or TypeError for anything of another form.
+
+    One that lacks a check of its kind is read, and has not passed: to refuse to read it would let it be passed over.
+    """
+    found = _parsed(document, digest)
+    lacks = tuple(dict.fromkeys(lacking(found.kind, found.checks, document)))
+    status = "not measured" if lacks and found.status == "passed" else found.status
+    return replace(found, status=status, lacks=lacks)
+
+
+def _parsed(document: Mapping[str, Any], digest: str) -> EvidenceFile:
+    """The evidence in a document, by the checks that stand in it."""
     if not is_format(document["format"], 1):
         raise ValueError("its format is not 1")
     kind, status, listed = document["kind"], document["status"], document["checks"]
@@ -89,12 +115,15 @@ def parse_evidence(document: Mapping[str, Any], digest: str) -> EvidenceFile:
 
 
 def parse_entry(entry: Mapping[str, Any]) -> EvidenceFile:
-    """The evidence that an entry of a predicate speaks of; ValueError, KeyError or TypeError for another form."""
+    """The evidence that an entry of a predicate speaks of; ValueError, KeyError or TypeError for another form.
+
+    Its status is as it was signed: verdicts from before a check was known are still read. `lacks` says what they lack.
+    """
     hex_of(entry["digest"])
-    found = parse_evidence({**entry, "format": 1}, entry["digest"])
+    found = _parsed({**entry, "format": 1}, entry["digest"])
     if found.to_json() != entry:
         raise ValueError("an entry of its evidence does not agree with itself")
-    return found
+    return replace(found, lacks=tuple(dict.fromkeys(lacking(found.kind, found.checks))))
 
 
 def evidence_for(artifact: str | None, paths: Sequence[Path]) -> tuple[EvidenceFile, ...]:

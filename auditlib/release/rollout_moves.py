@@ -155,6 +155,8 @@ def require_passed(found: EvidenceFile, kind: str, artifact: str) -> Document:
     """The evidence as a document to move on; IntegrityError unless it is of this kind and artifact, and passed."""
     if (found.kind, found.artifact) != (kind, artifact):
         raise IntegrityError(f"the document is no {kind} of this artifact; run {kind} on it")
+    if found.lacks:
+        raise IntegrityError(found.shortfall)
     if found.status != "passed":
         raise IntegrityError(f"the {kind} did not pass, or measured too little; nothing is served on it")
     return Document(kind, found.digest)

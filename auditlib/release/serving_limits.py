@@ -1,4 +1,4 @@
-"""Which checks a replay and a bench of an artifact answer for, and how large each number may be."""
+"""Which checks a replay, a bench and a rehearsal of an artifact answer for, and how large each number may be."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from auditlib.release.limits import TOLERANCE, Limit, finite
 
 SERVING, REPLAY = "serving limits", "replay"
 """Audits whose evidence is made of an artifact, after the run that it was packaged from."""
+
+_FALLBACK = "fallback"
 
 _FAILURE = "serving limits"
 
@@ -36,6 +38,26 @@ _FIXED: tuple[Limit, ...] = (
     Limit(SERVING, "cache bytes beside the formula", _FAILURE, 0, "bytes", "release", required=False),
     Limit(SERVING, "answers that differ from the full path", _FAILURE, 0, "answers", "release"),
 )
+
+# The failures are planted by a room that release must not know; a test holds the two lists together. An artifact that
+# serves without a cache has none that could be rejected.
+_REHEARSED = ("engine raises", "engine hangs", "logits are not numbers", "answer breaks the order", "cache is rejected")
+
+LIMITS_OF: Mapping[str, tuple[Limit, ...]] = {
+    "bench": _FIXED,
+    "rehearsal": tuple(
+        Limit(
+            _FALLBACK, f"{failure}: answers wrong or missing", _FAILURE, 0, "requests", "release",
+            required=failure != "cache is rejected",
+        )
+        for failure in _REHEARSED
+    ),
+    "replay": REPLAY_LIMITS,
+}  # fmt: skip
+"""The checks that every evidence document of a kind has, whatever a policy states: what lacks one measured too little.
+
+Those that are not required may be listed as not applicable instead, with the reason.
+"""
 
 # An exact upper bound of a 95th percentile needs 59 observations: 0.95 to the 59th is the first power below 0.05.
 _STATED: Mapping[str, Limit] = {
@@ -73,6 +95,11 @@ def bench_limits(stated: Mapping[str, float]) -> tuple[Limit, ...]:
     if unknown := sorted(stated.keys() - _STATED.keys()):
         raise PolicyError(f"serving limits: there is no {unknown}; known are {', '.join(_STATED)}")
     return (*(_at(_STATED[name], stated[name]) for name in _STATED if name in stated), *_FIXED)
+
+
+def stated_limit(name: str, at_most: float) -> Limit | None:
+    """The limit of that name that a policy may state, at so much; None for a name that no bench measures."""
+    return _at(_STATED[name], at_most) if name in _STATED else None
 
 
 def judge_serving(limits: Sequence[Limit], found: Measured) -> Standing:

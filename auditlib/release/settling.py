@@ -15,16 +15,21 @@ SERVING = "serving limits"
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Failures and what is missing after the evidence, and whether the gate lets the release through."""
+    """Failures and what is missing after the evidence, and whether the gate lets the release through.
+
+    `shortfalls` are sentences on the evidence that lacks checks.
+    """
 
     failures: tuple[str, ...]
     not_measured: tuple[str, ...]
     approved: bool
+    shortfalls: tuple[str, ...] = ()
 
     @property
     def wrong(self) -> str:
         """Everything that keeps the gate from letting it through, for a message."""
-        return ", ".join([*self.failures, *(f"{name} not measured" for name in self.not_measured)])
+        named = ", ".join([*self.failures, *(f"{name} not measured" for name in self.not_measured)])
+        return ": ".join(filter(None, [named, "; ".join(self.shortfalls)]))
 
 
 def settle(report: Mapping[str, Any], policy: Mapping[str, Any], evidence: Sequence[EvidenceFile]) -> Settled:
@@ -40,7 +45,8 @@ def settle(report: Mapping[str, Any], policy: Mapping[str, Any], evidence: Seque
     failures += [SERVING] * ("failed" in statuses or SERVING in report["failures"])
     rest = {**report, "failures": failures, "not_measured": missing}
     # No status at all is within "passed" as well: where no limit on serving is stated, no bench is needed.
-    return Settled(tuple(failures), tuple(missing), approved(rest) and statuses <= {"passed"})
+    shortfalls = tuple(one.shortfall for one in evidence if one.lacks)
+    return Settled(tuple(failures), tuple(missing), approved(rest) and statuses <= {"passed"}, shortfalls)
 
 
 def _of_bench(policy: Mapping[str, Any], evidence: Sequence[EvidenceFile]) -> str:

@@ -58,7 +58,10 @@ class VerifiedVerdict:
 
 @dataclass(frozen=True, slots=True)
 class SignedVerdict:
-    """What was signed, and where it lies. `digest` names the statement, whoever else signs it later."""
+    """What was signed, and where it lies. `digest` names the statement, whoever else signs it later.
+
+    `shortfalls` are sentences on the evidence that lacks checks, and so speaks against the release.
+    """
 
     path: Path
     digest: str
@@ -66,6 +69,7 @@ class SignedVerdict:
     sequence: int
     keyid: str
     signatures: int
+    shortfalls: tuple[str, ...] = ()
 
 
 def verify_verdict(
@@ -155,7 +159,8 @@ def sign_run(
         if new_line is not None:
             take_up(new_line, statement)  # the verdict's file first, its line in the ledger last
     signatures = len(read_envelope(signed).signatures)
-    return SignedVerdict(out, statement.digest, statement.result, statement.place.sequence, reviewer, signatures)
+    said = (statement.digest, statement.result, statement.place.sequence, reviewer, signatures)
+    return SignedVerdict(out, *said, facts.settled.shortfalls)
 
 
 @contextmanager

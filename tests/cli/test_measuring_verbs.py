@@ -7,6 +7,7 @@ import json
 import pytest
 
 from auditlib.cli.main import main
+from auditlib.release.evidence import parse_evidence
 from auditlib.runs.evidence import bench_plan
 from auditlib.runs.manifest import document_bytes
 from auditlib.runs.package import PackageRequest, package_run
@@ -47,6 +48,7 @@ def test_a_bench_within_its_limits_passes(artifact, tmp_path, capsys):
     assert {check["audit"] for check in document["checks"]} == {"serving limits"}
     assert document["plan"]["intended"] == 2
     assert document["shape"]["layers"] == 2
+    assert parse_evidence(document, document["artifact"]).lacks == ()
     said = capsys.readouterr().out
     assert "full prefix" in said
     assert "first event p95" in said
@@ -80,6 +82,7 @@ def test_a_replay_that_holds_passes_where_the_tolerance_was_studied(artifact, tm
     wrong = [check for check in document["checks"] if check["status"] != "passed"]
     assert (code, document["status"], wrong) == (0, "passed", [])
     assert len(document["tables"]["compositions"]) == 7
+    assert parse_evidence(document, document["artifact"]).lacks == ()
     assert "by slots" in capsys.readouterr().out
 
 

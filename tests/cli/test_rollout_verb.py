@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from auditlib.cli.main import main
+from auditlib.release.refusals import RefusedError
+from auditlib.release.rollout_served import require_verdict
 from auditlib.release.verdict import sign_run
 from auditlib.runs.package import PackageRequest, package_run
 from auditlib.serving.log_row import to_table
 from tests.packed import judged_run
-from tests.release.cases import PASSPHRASE, key_file, trusted
+from tests.release.cases import PASSPHRASE, key_file, trusted, whole_checks
 from tests.release.rollout_world import OLD, PLAN, canary, row, shadow
 from tests.small_gpt import write_small_revision
 
@@ -31,16 +35,8 @@ def made(tmp_path_factory):
     sign_run(run.folder, run.report, run.manifest, key, PASSPHRASE, None, "", root / "verdict.json",
              artifact=root / "artifact")  # fmt: skip
     (root / "plan.json").write_text(json.dumps(PLAN))
-    check = {
-        "audit": "replay",
-        "name": "mismatches",
-        "value": 0,
-        "limit": 0,
-        "unit": "answers",
-        "count": 256,
-        "status": "passed",
-    }
-    replay = {"format": 1, "kind": "replay", "artifact": packaged.digest, "status": "passed", "checks": [check]}
+    checks = whole_checks("replay")
+    replay = {"format": 1, "kind": "replay", "artifact": packaged.digest, "status": "passed", "checks": checks}
     (root / "replay.json").write_text(json.dumps(replay))
     return root, packaged.digest
 
@@ -150,6 +146,26 @@ def test_the_fallback_is_left_only_on_a_passed_replay(desk, capsys, options, cod
     assert desk("advance", *(option.format(root=desk.root) for option in options))[0] == code
     assert said in capsys.readouterr().err
     assert desk("status", signs=False)[1]["state"] == "fallback"
+
+
+@pytest.mark.parametrize("number", range(len(whole_checks("replay"))))
+def test_the_fallback_is_not_left_on_a_replay_that_lacks_a_check(desk, capsys, number):
+    document = json.loads((desk.root / "replay.json").read_text())
+    gone = document["checks"].pop(number)["name"]
+    path = desk.folder / "less.json"
+    path.write_text(json.dumps(document))
+    desk.start()
+    assert desk("advance", "--replay", path)[0] == 3
+    said = f'{path} has not the checks of a replay ("{gone}" is missing), so it counts as not measured; run replay'
+    assert said in capsys.readouterr().err
+    assert desk("status", signs=False)[1]["state"] == "fallback"
+
+
+def test_a_verdict_whose_evidence_lacks_a_check_that_is_known_today_opens_nothing():
+    golden = Path(__file__).parents[1] / "golden" / "verdict-2"
+    artifact = f"sha256:{hashlib.sha256((golden / 'artifact' / 'artifact.json').read_bytes()).hexdigest()}"
+    with pytest.raises(RefusedError, match=r'verdict.s evidence/bench.json has not .*"requests without an answer" is'):
+        require_verdict(golden / "verdict.dsse.json", golden / "trust.json", artifact)
 
 
 def test_the_fallback_must_be_the_one_that_the_artifact_names(desk, capsys):

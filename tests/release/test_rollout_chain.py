@@ -22,7 +22,7 @@ from auditlib.release.signing import sign
 from auditlib.release.trust import load_trust
 from auditlib.runs.live_log import read_live_log
 from auditlib.serving.log_row import to_table
-from tests.release.cases import digest, private_key, trusted
+from tests.release.cases import digest, private_key, trusted, whole_checks
 from tests.release.rollout_world import BEGIN, NEW, OLD, STARTS, live, plan, row, stages, standing
 
 REPLAY, VERDICT = Document("replay", digest("replay")), Document("verdict", digest("verdict"))
@@ -375,10 +375,10 @@ def test_rows_that_a_move_stands_on_must_stay_in_the_log_as_they_were(tmp_path):
         look(world.read(), read_live_log(world.log), at(1600))
 
 
-GOOD_CHECK = {
-    "audit": "replay", "name": "mismatches", "value": 0, "limit": 0, "unit": "answers", "count": 256, "status": "passed"
+GOOD_REPLAY = {
+    "format": 1, "kind": "replay", "artifact": NEW, "status": "passed", "checks": whole_checks("replay")
 }  # fmt: skip
-GOOD_REPLAY = {"format": 1, "kind": "replay", "artifact": NEW, "status": "passed", "checks": [GOOD_CHECK]}
+GOOD_BENCH = {**GOOD_REPLAY, "kind": "bench", "checks": whole_checks("bench")}
 DIGEST = f"sha256:{5:064x}"
 
 
@@ -386,16 +386,25 @@ def taken(document, kind="replay"):
     return require_passed(parse_evidence(document, DIGEST), kind, NEW)
 
 
-@pytest.mark.parametrize("kind", ["replay", "bench"])
-def test_passed_evidence_on_the_artifact_is_taken(kind):
-    assert taken({**GOOD_REPLAY, "kind": kind}, kind) == Document(kind, DIGEST)
+@pytest.mark.parametrize("document", [GOOD_REPLAY, GOOD_BENCH], ids=lambda one: one["kind"])
+def test_passed_evidence_on_the_artifact_is_taken(document):
+    assert taken(document, document["kind"]) == Document(document["kind"], DIGEST)
+
+
+@pytest.mark.parametrize("document", [GOOD_REPLAY, GOOD_BENCH], ids=lambda one: one["kind"])
+def test_evidence_that_lacks_any_check_of_its_kind_moves_nothing(document):
+    checks = document["checks"]
+    asked_for = range(0 if document is GOOD_REPLAY else 2, len(checks))  # the policy states the first two of a bench
+    for gone in asked_for:
+        with pytest.raises(IntegrityError, match=f'"{checks[gone]["name"]}" is missing.* run {document["kind"]} again'):
+            taken({**document, "checks": checks[:gone] + checks[gone + 1 :]}, document["kind"])
 
 
 def test_a_bench_is_no_replay_and_one_that_failed_is_no_evidence():
     with pytest.raises(IntegrityError, match="no replay of this artifact"):
-        taken({**GOOD_REPLAY, "kind": "bench"})
+        taken(GOOD_BENCH)
     with pytest.raises(IntegrityError, match="did not pass"):
-        taken({**GOOD_REPLAY, "kind": "bench", "status": "failed"}, "bench")
+        taken({**GOOD_BENCH, "status": "failed"}, "bench")
 
 
 @pytest.mark.parametrize("name", sorted(GOOD_REPLAY))
@@ -412,7 +421,8 @@ def test_a_check_of_a_replay_that_says_less_is_not_taken(name, value):
     if (name, value) == ("value", -1):
         return  # below its limit
     with pytest.raises((IntegrityError, ValueError)):
-        taken({**GOOD_REPLAY, "checks": [GOOD_CHECK, {**GOOD_CHECK, name: value}]})
+        first, *others = whole_checks("replay")
+        taken({**GOOD_REPLAY, "checks": [*others, {**first, name: value}]})
 
 
 @pytest.mark.parametrize(

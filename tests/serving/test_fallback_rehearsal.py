@@ -8,6 +8,7 @@ import pytest
 
 from auditlib.cli.main import main
 from auditlib.errors import ArtifactError
+from auditlib.release.evidence import parse_evidence
 from auditlib.serving.planted_failures import FAILURES, FailingEngine
 from auditlib.serving.rehearsal import rehearse
 from auditlib.serving.service import Service
@@ -30,6 +31,7 @@ def test_an_earlier_artifact_stands_in_for_every_failure_and_the_command_line_sa
     assert document["artifact"].startswith("sha256:")
     assert document["device"]["device"] == "cpu"
     assert len(document["checks"]) == len(FAILURES)
+    assert parse_evidence(document, document["artifact"]).status == "passed"
     for check, trial in zip(document["checks"], document["trials"], strict=True):
         assert set(check) == {"audit", "name", "value", "limit", "unit", "count", "status"}
         assert (check["value"], check["limit"], check["count"], check["status"]) == (0, 0, 256, "passed")
@@ -56,6 +58,7 @@ def test_an_artifact_with_nothing_behind_it_fails_its_rehearsal_by_errors_and_by
     assert document["status"] == "failed"
     assert document["not_applicable"] == {"cache is rejected": "it serves without a cache"}
     assert len(document["trials"]) == len(FAILURES) - 1
+    assert parse_evidence(document, document["artifact"]).lacks == ()
     for trial in document["trials"]:
         assert trial["wrong"] == 0
         assert trial["unanswered"] > 200
