@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -26,6 +25,7 @@ from auditlib.views.figure import (
     on_log,
     under_edge,
     whole_numbers,
+    with_labels,
 )
 from auditlib.views.text import in_figure
 
@@ -64,12 +64,13 @@ def checks_on_log(checks: pd.DataFrame, title: str) -> go.Figure:
     shown = shown[shown["value"].notna()]
     if shown.empty:
         return nothing("No check with a positive limit was measured.")
+    shown = with_labels(shown, "name")
     low = bottom(shown["value"], shown["limit"])
     drawn = figure(title, "value, log scale", "", height=140 + 26 * len(shown))
-    limits = go.Scatter(x=shown["limit"], y=_labels(shown["name"]), mode="markers", name="limit")
+    limits = go.Scatter(x=shown["limit"], y=shown["label"], mode="markers", name="limit")
     limits.marker = {"symbol": "line-ns", "size": 16, "line": {"width": 3, "color": GREY}}
-    limits.customdata = exact(shown["limit"])
-    limits.hovertemplate = "%{y}: limit %{customdata}<extra></extra>"
+    limits.customdata, limits.hovertext = exact(shown["limit"]), shown["whole"]
+    limits.hovertemplate = "%{hovertext}: limit %{customdata}<extra></extra>"
     drawn.add_trace(limits)
     for status, colour, symbol in (("passed", GREEN, "circle"), ("failed", RED, "x")):
         drawn.add_trace(_checks_trace(shown[shown["status"] == status], status, low, colour, symbol))
@@ -158,9 +159,10 @@ def baselines(table: pd.DataFrame) -> go.Figure:
     if table.empty:
         return nothing("Accuracy was not measured.")
     drawn = figure("Next-event accuracy on held-out sessions", "accuracy", "", height=130 + 36 * len(table))
-    bars = go.Bar(x=table["accuracy"], y=_labels(table["name"]), orientation="h", marker={"color": BLUE})
-    bars.text = [f"{value:.3f}" for value in table["accuracy"]]
-    bars.hovertemplate = "%{y}: %{x:.4f}<extra></extra>"
+    shown = with_labels(table, "name")
+    bars = go.Bar(x=shown["accuracy"], y=shown["label"], orientation="h", marker={"color": BLUE})
+    bars.text, bars.hovertext = [f"{value:.3f}" for value in shown["accuracy"]], shown["whole"]
+    bars.hovertemplate = "%{hovertext}: %{x:.4f}<extra></extra>"
     drawn.add_trace(bars)
     drawn.update_xaxes(range=[0, 1])
     drawn.update_yaxes(type="category", autorange="reversed")
@@ -179,12 +181,13 @@ def _steps_trace(steps: pd.DataFrame, name: str, low: float, colour: str, dash: 
 
 def _checks_trace(checks: pd.DataFrame, status: str, low: float, colour: str, symbol: str) -> go.Scatter:
     """Checks of one status as marks."""
-    trace = go.Scatter(x=on_log(checks["value"], low), y=_labels(checks["name"]), mode="markers", name=status)
+    trace = go.Scatter(x=on_log(checks["value"], low), y=checks["label"], mode="markers", name=status)
+    trace.hovertext = checks["whole"]
     trace.marker = {"color": colour, "symbol": symbol, "size": 11}
     trace.customdata = np.column_stack(
         [exact(checks["value"]), checks["unit"].map(in_figure), checks["count"].astype(str)]
     )
-    trace.hovertemplate = "%{y}: %{customdata[0]} %{customdata[1]}, n = %{customdata[2]}<extra></extra>"
+    trace.hovertemplate = "%{hovertext}: %{customdata[0]} %{customdata[1]}, n = %{customdata[2]}<extra></extra>"
     return trace
 
 
@@ -193,11 +196,6 @@ def _largest(values: pd.Series, also: float | None) -> float:
     candidates = np.append(values.to_numpy(dtype=float), np.nan if also is None else also)
     finite = candidates[np.isfinite(candidates)]
     return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
-
-
-def _labels(names: Sequence[str]) -> list[str]:
-    """Names fit for an axis."""
-    return [in_figure(name) for name in names]
 
 
 def _endless_marks() -> list[tuple[str, str]]:

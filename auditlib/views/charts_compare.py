@@ -20,7 +20,7 @@ from auditlib.views.figure import (
     on_log,
     under_edge,
 )
-from auditlib.views.text import in_figure
+from auditlib.views.text import figure_labels, in_figure, in_hover
 
 MOST_POINTS = 2_000
 _KINDS = (
@@ -59,13 +59,14 @@ def differences(table: pd.DataFrame) -> go.Figure:
         return nothing("No share was measured in both runs.")
     drawn = figure("What changed, with 95 % intervals", "after less before, share", "", height=150 + 40 * len(shown))
     trace = go.Scatter(x=shown["difference"], y=_broken(shown["what"]), mode="markers")
+    trace.hovertext = [in_hover(name) for name in shown["what"]]
     trace.marker = {"color": [_colour(row) for row in shown.to_dict("records")], "size": 10}
     trace.error_x = {"type": "data", "symmetric": False, "width": 8, "color": GREY}
     trace.error_x.array = (shown["high"] - shown["difference"]).tolist()
     trace.error_x.arrayminus = (shown["difference"] - shown["low"]).tolist()
     trace.customdata = shown[["low", "high", "sessions", "worse", "better"]].to_numpy()
     trace.hovertemplate = (
-        "%{y}: %{x:+.2%} [%{customdata[0]:+.2%}, %{customdata[1]:+.2%}], %{customdata[2]} distinct sessions, "
+        "%{hovertext}: %{x:+.2%} [%{customdata[0]:+.2%}, %{customdata[1]:+.2%}], %{customdata[2]} distinct sessions, "
         "%{customdata[3]} worse, %{customdata[4]} better<extra></extra>"
     )
     drawn.add_trace(trace)
@@ -104,8 +105,8 @@ def _marks(rows: pd.DataFrame, name: str, low: float, colour: str, symbol: str) 
 
 
 def _broken(names: pd.Series) -> list[str]:
-    """Setting and check on two lines: a phone has no room for one."""
-    return ["<br>".join(in_figure(part) for part in str(name).split(": ", 1)) for name in names]
+    """Setting and check on two lines, because a phone has no room for one; other names have other labels."""
+    return [label.replace(": ", "<br>", 1) for label in figure_labels([str(name) for name in names], limit=110)]
 
 
 def _colour(row: dict[str, float]) -> str:

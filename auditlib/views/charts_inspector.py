@@ -21,7 +21,7 @@ from auditlib.views.figure import (
     on_log,
     under_edge,
 )
-from auditlib.views.text import figure_labels, in_figure
+from auditlib.views.text import figure_labels, in_figure, in_hover
 
 MOST_EVENTS = 10
 
@@ -34,15 +34,13 @@ def next_events(table: pd.DataFrame) -> go.Figure:
     if table.empty:
         return nothing("No next event.")
     shown = table.assign(top=table[["full", "cached"]].max(axis=1)).nlargest(MOST_EVENTS, "top")
-    labels = [
-        name if ok else f"✗ {name}"
-        for name, ok in zip(figure_labels(list(shown["event"])), shown["legal"], strict=True)
-    ]
+    labels, whole = _marked(shown), [in_hover(name) for name in shown["event"]]
     drawn = figure("Next event", "probability", "", height=140 + 34 * len(shown))
     for column, colour in (("full", BLUE), ("cached", ORANGE)):
         bars = go.Bar(x=shown[column], y=labels, orientation="h", name=f"{column} path", offsetgroup=column)
         bars.marker = {"color": colour, "pattern": {"shape": ["" if ok else "/" for ok in shown["legal"]]}}
-        bars.hovertemplate = f"%{{y}}: {column} %{{x:.6f}}<extra></extra>"
+        bars.hovertext = whole
+        bars.hovertemplate = f"%{{hovertext}}: {column} %{{x:.6f}}<extra></extra>"
         bars.showlegend = False  # its entry would carry the hatching of the first bar, whatever the others have
         drawn.add_trace(bars)
         drawn.add_trace(_entry(f"{column} path", colour, column))
@@ -51,6 +49,15 @@ def next_events(table: pd.DataFrame) -> go.Figure:
     drawn.update_xaxes(rangemode="tozero")
     drawn.update_yaxes(type="category", autorange="reversed")
     return drawn
+
+
+def _marked(shown: pd.DataFrame) -> list[str]:
+    """Labels of the events, a cross before those that are against the rules; no two alike, whatever their names."""
+    legal = shown["legal"].astype(bool)
+    allowed = figure_labels(list(shown.loc[legal, "event"]))
+    others = figure_labels([f"✗ {name}" for name in shown.loc[~legal, "event"]], taken=allowed)
+    either = {True: iter(allowed), False: iter(others)}
+    return [next(either[bool(ok)]) for ok in legal]
 
 
 def _entry(name: str, colour: str, group: str, pattern: str = "") -> go.Bar:
@@ -75,7 +82,7 @@ def gap_along(steps: pd.DataFrame, tolerance: float | None, floor: float | None 
     line.line = {"color": BLUE}
     line.marker = {"size": 9, "symbol": ["x" if bad else "circle" for bad in over]}
     line.marker.color = [RED if bad else BLUE for bad in over]
-    line.customdata = [[in_figure(name), gap] for name, gap in zip(steps["event"], exact(steps["gap"]), strict=True)]
+    line.customdata = [[in_hover(name), gap] for name, gap in zip(steps["event"], exact(steps["gap"]), strict=True)]
     line.hovertemplate = "after %{customdata[0]}: %{customdata[1]}<extra></extra>"
     drawn.add_trace(line)
     limit_line(drawn, tolerance, "tolerance")
@@ -85,7 +92,7 @@ def gap_along(steps: pd.DataFrame, tolerance: float | None, floor: float | None 
     log_axis(drawn, "y", low, high)
     odd = steps[~finite]
     no_numbers(
-        drawn, odd["step"], [under_edge(low, high)] * len(odd), [f"after {in_figure(one)}" for one in odd["event"]]
+        drawn, odd["step"], [under_edge(low, high)] * len(odd), [f"after {in_hover(one)}" for one in odd["event"]]
     )
     ticks = [in_figure(name, 16) for name in steps["event"]]
     # Steps stay numbers, because one event may come twice.

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from auditlib.views.figure import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, figure, nothing
-from auditlib.views.text import in_figure
+from auditlib.views.figure import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, figure, nothing, with_labels
 
 _STOPS = (
     ("ended by choice", BLUE, ""),
@@ -22,17 +21,18 @@ def invalid_rates(rates: pd.DataFrame) -> go.Figure:
     """Share of sequences that break the event order, a mark a setting, the line ending at the 95 % upper bound."""
     if rates.empty:
         return nothing("No decoding setting was measured.")
+    shown = with_labels(rates, "setting")
     drawn = figure("Sequences that break the event order", "share of sequences", "", height=150 + 34 * len(rates))
     for masked, colour, symbol, words in ((True, GREEN, "circle", "with"), (False, RED, "x", "without")):
-        rows = rates[rates["order_mask"].astype(bool) == masked]
-        trace = go.Scatter(x=rows["invalid_rate"], y=_settings(rows), mode="markers", name=f"{words} order mask")
-        trace.marker = {"color": colour, "symbol": symbol, "size": 11}
+        rows = shown[shown["order_mask"].astype(bool) == masked]
+        trace = go.Scatter(x=rows["invalid_rate"], y=rows["label"], mode="markers", name=f"{words} order mask")
+        trace.marker, trace.hovertext = {"color": colour, "symbol": symbol, "size": 11}, rows["whole"]
         # The bar runs from the rate to its upper bound; there is no lower bound to show.
         trace.error_x = {"type": "data", "symmetric": False, "arrayminus": [0] * len(rows), "width": 8}
         trace.error_x.array = (rows["invalid_upper"] - rows["invalid_rate"]).tolist()
         trace.customdata = rows[["invalid_sequences", "sequences", "invalid_upper"]].to_numpy()
         trace.hovertemplate = (
-            "%{y}: %{customdata[0]} of %{customdata[1]} sequences, "
+            "%{hovertext}: %{customdata[0]} of %{customdata[1]} sequences, "
             "at most %{customdata[2]:.3%} with 95 % confidence<extra></extra>"
         )
         drawn.add_trace(trace)
@@ -49,15 +49,15 @@ def stops(rates: pd.DataFrame) -> go.Figure:
         return nothing("No decoding setting was measured.")
     parts = _stop_counts(rates)
     totals = rates["sequences"].to_numpy(dtype=float)
+    labels, whole = (with_labels(rates, "setting")[name] for name in ("label", "whole"))
     drawn = figure("How sequences stop", "share of sequences", "", height=150 + 34 * len(rates))
     for name, colour, pattern in _STOPS:
         counts = parts[name]
-        bars = go.Bar(
-            y=_settings(rates), x=counts / np.maximum(totals, 1), orientation="h", name=name.replace("_", " ")
-        )
+        bars = go.Bar(x=counts / np.maximum(totals, 1), y=labels, orientation="h", name=name.replace("_", " "))
         bars.marker = {"color": colour, "pattern": {"shape": pattern}}
-        bars.customdata = np.column_stack([counts, totals])
-        bars.hovertemplate = f"%{{y}}: {bars.name} %{{customdata[0]:.0f}} of %{{customdata[1]:.0f}}<extra></extra>"
+        bars.customdata, bars.hovertext = np.column_stack([counts, totals]), whole
+        counted = "%{customdata[0]:.0f} of %{customdata[1]:.0f}<extra></extra>"
+        bars.hovertemplate = f"%{{hovertext}}: {bars.name} {counted}"
         drawn.add_trace(bars)
     drawn.update_layout(barmode="stack")
     drawn.update_xaxes(tickformat=".0%", range=[0, 1])
@@ -69,14 +69,15 @@ def duplication(rates: pd.DataFrame) -> go.Figure:
     """Share of repeated sequences per setting beside the held-out log's own share."""
     if rates.empty:
         return nothing("No decoding setting was measured.")
+    shown = with_labels(rates, "setting")
     drawn = figure("Repeated sequences", "share of sequences", "", height=150 + 34 * len(rates))
     for column, name, colour, symbol in (
         ("duplicate_share", "decoded", BLUE, "circle"),
         ("log_duplicate_share", "held-out log", GREY, "line-ns"),
     ):
-        trace = go.Scatter(x=rates[column], y=_settings(rates), mode="markers", name=name)
+        trace = go.Scatter(x=shown[column], y=shown["label"], hovertext=shown["whole"], mode="markers", name=name)
         trace.marker = {"color": colour, "symbol": symbol, "size": 12, "line": {"width": 2, "color": colour}}
-        trace.hovertemplate = f"%{{y}}: {name} %{{x:.1%}}<extra></extra>"
+        trace.hovertemplate = f"%{{hovertext}}: {name} %{{x:.1%}}<extra></extra>"
         drawn.add_trace(trace)
     drawn.update_xaxes(tickformat=".0%", range=[0, 1])
     drawn.update_yaxes(type="category", autorange="reversed")
@@ -90,8 +91,3 @@ def _stop_counts(rates: pd.DataFrame) -> dict[str, np.ndarray]:
     # What no other stop explains was ended by the decoder's own choice.
     chosen = rates["sequences"].to_numpy(dtype=float) - sum(counted.values())
     return {**counted, "ended by choice": np.maximum(chosen, 0)}
-
-
-def _settings(rates: pd.DataFrame) -> list[str]:
-    """Names of the settings, fit for an axis."""
-    return [in_figure(name) for name in rates["setting"]]

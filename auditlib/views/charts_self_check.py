@@ -17,8 +17,9 @@ from auditlib.views.figure import (
     nothing,
     on_log,
     whole_numbers,
+    with_labels,
 )
-from auditlib.views.text import in_figure, plural
+from auditlib.views.text import in_hover, plural
 
 _OUTCOMES = (
     ("caught", "caught", GREEN, ""),
@@ -33,17 +34,17 @@ def caught_by_kind(faults: pd.DataFrame) -> go.Figure:
     shown = faults[faults["outcome"] != "equivalent"] if "outcome" in faults else faults
     if shown.empty:
         return nothing("No fault was planted in this run.")
-    counts = pd.crosstab(shown["kind"], shown["outcome"])
+    counts = with_labels(pd.crosstab(shown["kind"], shown["outcome"]).reset_index(), "kind")
     drawn = figure("Planted faults by kind", "faults", "", height=150 + 32 * len(counts))
     for outcome, words, colour, pattern in _OUTCOMES:
         if outcome in counts:
-            bars = go.Bar(x=counts[outcome], y=_labels(counts.index), orientation="h", name=words)
-            bars.marker = {"color": colour, "pattern": {"shape": pattern}}
-            bars.hovertemplate = f"%{{y}}: %{{x}} {words}<extra></extra>"
+            bars = go.Bar(x=counts[outcome], y=counts["label"], orientation="h", name=words)
+            bars.marker, bars.hovertext = {"color": colour, "pattern": {"shape": pattern}}, counts["whole"]
+            bars.hovertemplate = f"%{{hovertext}}: %{{x}} {words}<extra></extra>"
             drawn.add_trace(bars)
     drawn.update_layout(barmode="stack")
     drawn.update_yaxes(type="category", autorange="reversed")
-    whole_numbers(drawn, "x", float(counts.sum(axis=1).max()))
+    whole_numbers(drawn, "x", float(shown["kind"].value_counts().max()))
     return drawn
 
 
@@ -58,13 +59,14 @@ def margins(faults: pd.DataFrame) -> go.Figure:
     shown = measured[measured["limit"] > 0] if len(measured) else measured
     if shown.empty:
         return nothing("No planted fault has a margin in this run.")
+    shown = with_labels(shown, "kind")
     low = min(bottom(shown["margin"]), 0.5)
     drawn = figure("How far each planted fault is over its limit", "value over limit, log scale", "", height=470)
     for outcome, colour, symbol in (("caught", GREEN, "circle"), ("missed", RED, "x")):
         rows = shown[shown["outcome"] == outcome]
-        marks = go.Scatter(x=on_log(rows["margin"], low), y=_labels(rows["kind"]), mode="markers", name=outcome)
+        marks = go.Scatter(x=on_log(rows["margin"], low), y=rows["label"], mode="markers", name=outcome)
         marks.marker = {"color": colour, "symbol": symbol, "size": 9, "opacity": 0.7}
-        words = zip(rows["fault"].map(in_figure), rows["check"].map(in_figure), exact(rows["margin"]), strict=True)
+        words = zip(rows["fault"].map(in_hover), rows["check"].map(in_hover), exact(rows["margin"]), strict=True)
         marks.customdata = [list(one) for one in words]
         marks.hovertemplate = "%{customdata[0]}<br>%{customdata[1]}: margin %{customdata[2]}<extra></extra>"
         drawn.add_trace(marks)
@@ -88,8 +90,3 @@ def undrawn(faults: pd.DataFrame) -> str:
 def _measured(faults: pd.DataFrame) -> pd.DataFrame:
     """Faults with a margin; one that moved nothing has the margin 0, and was missed."""
     return faults[faults["margin"].notna()] if "margin" in faults else faults
-
-
-def _labels(names: pd.Series | pd.Index) -> list[str]:
-    """Names fit for an axis."""
-    return [in_figure(str(name)) for name in names]

@@ -9,8 +9,20 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from auditlib.serving.memory import MemoryPlan
-from auditlib.views.figure import BLUE, GREEN, ORANGE, RED, bottom, exact, figure, limit_line, log_axis, nothing
-from auditlib.views.text import in_figure
+from auditlib.views.figure import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    RED,
+    bottom,
+    exact,
+    figure,
+    limit_line,
+    log_axis,
+    nothing,
+    with_labels,
+)
+from auditlib.views.text import figure_labels, in_figure, in_hover
 
 _ARMS = {"cached": (BLUE, "circle"), "preallocated slots": (GREEN, "square"), "full prefix": (ORANGE, "diamond")}
 _SHARES = ((0.5, "p50", "dot", -0.22), (0.95, "p95", "solid", 0.0), (0.99, "p99", "dash", 0.22))
@@ -37,7 +49,7 @@ def latency(table: pd.DataFrame, measure: str, limit: float | None) -> go.Figure
     top = float(np.nanmax([*known[np.isfinite(known)], limit or 0.0, 1e-3]))
     lowest = min([one for one in known[np.isfinite(known)] if one > 0], default=1e-3)
     log_axis(drawn, "y", min(lowest, limit or lowest), top)
-    drawn.update_xaxes(tickmode="array", tickvals=list(range(len(loads))), ticktext=[in_figure(one) for one in loads])
+    drawn.update_xaxes(tickmode="array", tickvals=list(range(len(loads))), ticktext=figure_labels(loads))
     limit_line(drawn, limit, "limit of the p95 bound")
     return drawn
 
@@ -46,7 +58,7 @@ def _percentiles(rows: pd.DataFrame, place: Sequence[float], arm: str, name: str
     colour, symbol = _ARMS[arm]
     value, low, high = (rows[column].to_numpy(float) for column in ("value", "low", "high"))
     texts = [
-        f"{in_figure(load)}<br>{arm}, {name}: {told} ms<br>bounds {below} to {above}, n = {count:,}"
+        f"{in_hover(load)}<br>{arm}, {name}: {told} ms<br>bounds {below} to {above}, n = {count:,}"
         for load, told, below, above, count in zip(
             rows["load"], _told(value), _told(low), _told(high), rows["count"].astype(int), strict=True
         )
@@ -71,15 +83,17 @@ def ratios(table: pd.DataFrame) -> go.Figure:
     """The artifact's own path over full prefixes, median of rounds with the smallest and the largest; 1 is even."""
     if table.empty:
         return nothing("Full prefixes are served themselves, so there is nothing to compare.")
+    shown = with_labels(table, "load")
     drawn = figure("Cached over full prefixes, round by round", "load", "ratio", height=340)
     for name, colour, symbol in (
         ("throughput", GREEN, "square"), ("first event", BLUE, "circle"), ("whole request", RED, "diamond"),
     ):  # fmt: skip
-        rows = table[table["measure"] == name]
+        rows = shown[shown["measure"] == name]
         middle, low, high = (rows[column].to_numpy(float) for column in ("ratio", "low", "high"))
         drawn.add_trace(
             go.Scatter(
-                x=[in_figure(load) for load in rows["load"]], y=middle, mode="markers", name=name,
+                x=rows["label"], y=middle, mode="markers", name=name, hovertext=rows["whole"],
+                hovertemplate=f"%{{hovertext}}: {name} %{{y:.3f}}<extra></extra>",
                 marker={"color": colour, "symbol": symbol, "size": 10},
                 error_y={"type": "data", "symmetric": False, "array": _apart(middle, high),
                          "arrayminus": _apart(low, middle)},

@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from auditlib.views.figure import BLUE, GREY, ORANGE, RED, SHADES, bar_above, figure, nothing, whole_numbers
-from auditlib.views.text import duration, figure_labels
+from auditlib.views.text import duration, figure_labels, in_hover
 
 MOST_NAMES = 40
 _ALL_NAMED, _WIDE = 20, 22
@@ -93,12 +93,15 @@ def transitions(names: Sequence[str], counts: np.ndarray, legal: np.ndarray | No
     # The most frequent names, in alphabetical order as they came.
     kept = np.sort(np.argsort(-counts[1:].sum(axis=1), kind="stable")[:MOST_NAMES])
     cells = counts[np.ix_([0, *(kept + 1)], [*kept, len(names)])]
-    labels = figure_labels([names[i] for i in kept], taken=("(start)", "(end)"))
+    # Short, whatever the log says: names of sixty letters beside and under the cells leave them no room.
+    labels = figure_labels([names[i] for i in kept], taken=("(start)", "(end)"), limit=_WIDE)
     rows, columns = ["(start)", *labels], [*labels, "(end)"]
-    drawn = figure("Which event follows which", "next event", "event", height=280 + 32 * len(rows))
-    drawn.add_trace(_heat(rows, columns, cells))
+    whole = [in_hover(names[i]) for i in kept]
+    words = [[f"{first} then {then}" for then in [*whole, "(end)"]] for first in ["(start)", *whole]]
+    drawn = figure("Which event (row) is followed by which (column)", "", "", height=280 + 32 * len(rows))
+    drawn.add_trace(_heat(rows, columns, cells, words))
     if legal is not None:
-        drawn.add_trace(_crosses(rows, columns, legal[np.ix_([0, *(kept + 1)], [*kept, len(names)])], cells))
+        drawn.add_trace(_crosses(rows, columns, legal[np.ix_([0, *(kept + 1)], [*kept, len(names)])], cells, words))
     drawn.update_layout(margin={"t": 110})
     _name_cells(drawn, rows, columns)
     return drawn
@@ -111,14 +114,8 @@ def _name_cells(drawn: go.Figure, rows: list[str], columns: list[str]) -> None:
     if len(rows) > _ALL_NAMED:
         return
     # Left to itself the axis would skip every other name on a narrow screen, also where there is room.
-    drawn.update_xaxes(tickvals=columns, ticktext=_short(columns))
-    drawn.update_yaxes(tickvals=rows, ticktext=[name.replace(" ", "<br>", 1) for name in _short(rows)])
-
-
-def _short(names: Sequence[str]) -> list[str]:
-    """Names for the ticks of an axis; cut off, they are numbered where they would read alike."""
-    cut = [name if len(name) <= _WIDE else f"{name[:_WIDE]}…" for name in names]
-    return [name if cut.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(cut, start=1)]
+    drawn.update_xaxes(tickvals=columns, ticktext=columns)
+    drawn.update_yaxes(tickvals=rows, ticktext=[name.replace(" ", "<br>", 1) for name in rows])
 
 
 def components(sizes: Sequence[int]) -> go.Figure:
@@ -134,30 +131,32 @@ def components(sizes: Sequence[int]) -> go.Figure:
     return drawn
 
 
-def _heat(rows: list[str], columns: list[str], cells: np.ndarray) -> go.Heatmap:
+def _heat(rows: list[str], columns: list[str], cells: np.ndarray, words: list[list[str]]) -> go.Heatmap:
     """The counts on a log colour scale; empty cells stay blank."""
     with np.errstate(divide="ignore"):
         shades = np.where(cells > 0, np.log10(np.maximum(cells, 1)), np.nan)
     heat = go.Heatmap(x=columns, y=rows, z=[[None if np.isnan(v) else v for v in line] for line in shades])
     # The colour shows the power of ten, the hover the count.
-    heat.customdata = cells
+    heat.customdata, heat.hovertext = cells, words
     heat.colorscale = SHADES
     top = int(np.ceil(np.nanmax(shades))) if np.isfinite(shades).any() else 1
     heat.colorbar = {**bar_above("times"), "tickvals": list(range(top + 1)), "ticktext": _powers(top)}
-    heat.hovertemplate = "%{y} then %{x}: %{customdata} times<extra></extra>"
+    heat.hovertemplate = "%{hovertext}: %{customdata} times<extra></extra>"
     heat.hoverongaps = False
     return heat
 
 
-def _crosses(rows: list[str], columns: list[str], legal: np.ndarray, cells: np.ndarray) -> go.Scatter:
+def _crosses(
+    rows: list[str], columns: list[str], legal: np.ndarray, cells: np.ndarray, words: list[list[str]]
+) -> go.Scatter:
     """Crosses on forbidden cells: grey where the log agrees, red where it happened all the same."""
     at = np.argwhere(~legal)
     happened = [int(cells[r, c]) for r, c in at]
     crosses = go.Scatter(x=[columns[c] for _, c in at], y=[rows[r] for r, _ in at], mode="markers", name="forbidden")
     crosses.marker = {"symbol": "x-thin", "size": 8, "color": GREY, "line": {"width": 2}}
     crosses.marker.line.color = [RED if times else GREY for times in happened]
-    crosses.customdata = happened
-    crosses.hovertemplate = "%{y} then %{x}: forbidden, happened %{customdata} times<extra></extra>"
+    crosses.customdata, crosses.hovertext = happened, [words[r][c] for r, c in at]
+    crosses.hovertemplate = "%{hovertext}: forbidden, happened %{customdata} times<extra></extra>"
     return crosses
 
 

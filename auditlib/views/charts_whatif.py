@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from auditlib.views.figure import BLUE, ORANGE, RED, bar_above, figure, nothing
-from auditlib.views.text import in_figure
+from auditlib.views.text import in_figure, in_hover
 
 MOST_ATTENDED = 64
 MOST_STEPS = 200
@@ -24,7 +24,7 @@ def downstream(steps: pd.DataFrame) -> go.Figure:
     for column, colour, dash, symbol in (("before", BLUE, "solid", "circle"), ("after", ORANGE, "dash", "diamond")):
         line = go.Scatter(x=shown["number"], y=shown[column], mode="lines+markers", name=f"event, {column} the edit")
         line.line, line.marker = {"color": colour, "dash": dash}, {"symbol": symbol, "size": 8, "color": colour}
-        line.customdata = [[in_figure(name)] for name in shown["event"]]
+        line.customdata = [[in_hover(name)] for name in shown["event"]]
         line.hovertemplate = f"%{{customdata[0]}}: %{{y:.4f}} {column} the edit<extra></extra>"
         drawn.add_trace(line)
     moved = go.Bar(x=shown["number"], y=shown["moved"], name="moved: what may follow it", opacity=0.35)
@@ -48,7 +48,12 @@ def attention(weights: np.ndarray, names: Sequence[str], title: str) -> go.Figur
     # No scale of its own: Streamlit's begins at the background of either theme, and ends far from it.
     heat = go.Heatmap(z=cells, x=labels, y=labels, zmin=0, zmax=1, hoverongaps=False)
     heat.colorbar = {**bar_above("share"), "tickformat": ".0%"}
-    heat.hovertemplate = "%{y} gives %{z:.1%} to %{x}<extra></extra>"
+    whole = [f"{first + place}. {in_hover(name)}" for place, name in enumerate(names[first:])]
+    heat.customdata = [
+        [[row, column] if back <= place else None for back, column in enumerate(whole)]
+        for place, row in enumerate(whole)
+    ]
+    heat.hovertemplate = "%{customdata[0]} gives %{z:.1%} to %{customdata[1]}<extra></extra>"
     drawn.add_trace(heat)
     drawn.update_layout(margin={"t": 110})
     drawn.update_yaxes(type="category", autorange="reversed")

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 
 from auditlib.numbers import amount, number
+from auditlib.views.text import figure_labels, in_hover
 
 BLUE, ORANGE, RED, GREEN, PURPLE, GREY = "#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#7f7f7f"
 """Colours of Okabe and Ito's palette; each figure also tells its series apart by mark, dash or pattern."""
@@ -47,6 +49,15 @@ def nothing(words: str, height: int = 160) -> go.Figure:
     empty.update_xaxes(visible=False)
     empty.update_yaxes(visible=False)
     return empty
+
+
+def with_labels(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The frame with `label`, the names of a column for an axis, and `whole`, the same for the pointer.
+
+    Names may be cut off on an axis, but other names keep other labels: two with one label would share its place.
+    """
+    names = [str(name) for name in frame[column]]
+    return frame.assign(label=figure_labels(names), whole=[in_hover(name) for name in names])
 
 
 def bottom(*series: Iterable[float]) -> float:

@@ -43,6 +43,12 @@ def in_figure(text: object, limit: int = 60) -> str:
     return html.escape(safe(text, limit), quote=False)
 
 
+def in_hover(text: object, limit: int = 480, line: int = 60) -> str:
+    """`in_figure` text for what stands under the pointer: whole where a label is cut off, in lines of `line`."""
+    whole = safe(text, limit)
+    return "<br>".join(html.escape(whole[at : at + line], quote=False) for at in range(0, len(whole), line))
+
+
 def figure_labels(names: Sequence[str], taken: Sequence[str] = (), limit: int = 60) -> list[str]:
     """`in_figure` texts for one axis: other names get other labels, none of `taken`, though they be cut off alike."""
     given: dict[str, str] = {}

@@ -19,7 +19,7 @@ from auditlib.views.figure import (
     nothing,
     on_log,
 )
-from auditlib.views.text import in_figure
+from auditlib.views.text import in_figure, in_hover
 
 MOST_RUNS = 60
 _SMALL = 30
@@ -108,7 +108,7 @@ def _marks(drawn: go.Figure, rows: pd.DataFrame, scale: tuple[float, bool], look
     heights = on_log(values, low) if logarithmic else [float(v) if np.isfinite(v) else None for v in values]
     marks = go.Scatter(x=rows.index.tolist(), y=[low if y is None else y for y in heights], mode="markers", name=name)
     marks.marker = {"color": colour, "symbol": symbol, "size": 11, "line": {"width": 2, "color": colour}}
-    words = [in_figure(name) for name in rows["revision_name"]], [str(run)[:13] for run in rows["run"]]
+    words = [in_hover(name) for name in rows["revision_name"]], [str(run)[:13] for run in rows["run"]]
     marks.customdata = list(zip(*words, exact(values), exact(rows["limit"]), rows["count"], strict=True))
     marks.hovertemplate = (
         "%{customdata[0]}, run %{customdata[1]}<br>%{customdata[2]} where %{customdata[3]} is allowed, "
