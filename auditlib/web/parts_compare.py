@@ -149,7 +149,7 @@ def latency(before: Run, after: Run) -> None:
 
 _NO_RATES = "The decoding policy was not measured in either run."
 _SHARES = ("invalid_upper", "accuracy", "similarity")
-_RATES = ["setting", "run", "sequences", "invalid_sequences", "invalid_upper", "capped", "accuracy", "similarity"]
+_RATES = ["setting", "run", "invalid_upper", "accuracy", "similarity", "capped", "invalid_sequences", "sequences"]
 
 
 def _rates(run: Run, words: str) -> pd.DataFrame:
@@ -168,13 +168,15 @@ def _standing(run: Run) -> str:
 
 
 def _difference(row: Mapping[str, Any]) -> dict[str, object]:
-    """A difference in words: what was, what is, and how sure the change is."""
+    """A difference in words: how large it is, of what, and how sure it is; a phone shows what stands first."""
     says = number if "logit" in row["what"] else _percent
+    setting, _, what = str(row["what"]).rpartition(": ")
     return {
-        "what": safe(row["what"]),
+        "difference": says(row["difference"]),
+        "what": safe(what),
+        "setting": safe(setting),
         "before": says(row["before"]),
         "after": says(row["after"]),
-        "difference": says(row["difference"]),
         "95 % interval": f"{says(row['low'])} to {says(row['high'])}",
         "worse": row["worse"],
         "better": row["better"],
@@ -191,7 +193,8 @@ def _percent(share: float) -> str:
 def _flip_link(here: state.Selection, before: Run, after: Run, row: Mapping[Hashable, Any]) -> None:
     """A link to the prefix of a flip, under the revision that fails."""
     run = after if row["change"] == "worse" else before
-    words = f"{row['change']}, {row['what']}, session {row['session_id']}: {row['before']} → {row['after']}"
+    # What changed stands first: a narrow screen cuts off the end.
+    words = f"{row['session_id']}, {row['before']} → {row['after']} ({row['change']}, {row['what']})"
     tables.inspector_link(_under(here, run), {str(name): cell for name, cell in row.items()}, words)
 
 

@@ -56,7 +56,7 @@ def test_a_flip_is_shown_first_and_leads_to_its_prefix_under_the_revision_that_f
         expect(other.get_by_role("heading", name="After: faulty")).to_be_visible(timeout=60_000)
         expect(other.get_by_text("1 flip for the worse, 0 flips for the better.")).to_be_visible(timeout=60_000)
 
-        page.get_by_role("link", name=re.compile("worse, within tolerance, session S002")).click()
+        page.get_by_role("link", name=re.compile(r"^S002, gap .* \(worse, within tolerance\)")).click()
         expect(page.get_by_text("<start> → opened → assigned → closed")).to_be_visible(timeout=60_000)
         assert world.faulty.digest.removeprefix("sha256:") in page.url
 
@@ -76,7 +76,7 @@ def test_a_flip_is_reached_and_opened_by_the_keyboard_alone(pair_of_runs, window
         expect(page.get_by_text("1 flip for the worse, 0 flips for the better.")).to_be_visible(timeout=60_000)
         expect(page.get_by_role("button", name="JSON").last).to_be_visible(timeout=60_000)
         settled(page)
-        link = page.get_by_role("link", name=re.compile("worse, within tolerance"))
+        link = page.get_by_role("link", name=re.compile(r"\(worse, within tolerance\)"))
         for _ in range(80):
             page.keyboard.press("Tab")
             if link.evaluate("it => it === document.activeElement"):

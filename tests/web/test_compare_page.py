@@ -54,6 +54,18 @@ def test_exponents_of_paired_differences_keep_their_end_and_sessions_are_told_as
     widths = {name: found.get("width") for name, found in json.loads(table.proto.columns).items()}
     assert min(widths[name] for name in ("before", "after", "difference", "p")) >= 90
     assert "see the section Latency" in words(app)
+    # What a phone shows without a scroll: how much of what changed, and under which setting.
+    assert list(table.value.columns[:3]) == ["difference", "what", "setting"]
+
+
+def test_a_setting_and_what_became_of_it_stand_in_columns_of_their_own():
+    row = {
+        "what": "greedy: next event right", "before": 0.5, "after": 0.25, "difference": -0.25, "low": -0.5, "high": 0.0,
+        "worse": 1, "better": 0, "p": 1.0, "sessions": 4, "interval": "i",
+    }  # fmt: skip
+    shown = parts_compare._difference(row)
+    assert (shown["setting"], shown["what"], shown["difference"]) == ("greedy", "next event right", "-25.00%")
+    assert parts_compare._difference({**row, "what": "sessions within tolerance"})["setting"] == ""
 
 
 def test_a_flip_is_selected_among_the_rows_that_are_shown(partly, monkeypatch):
