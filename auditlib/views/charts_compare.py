@@ -106,7 +106,9 @@ def _marks(rows: pd.DataFrame, name: str, low: float, colour: str, symbol: str) 
 
 def _broken(names: pd.Series) -> list[str]:
     """Setting and check on two lines, because a phone has no room for one; other names have other labels."""
-    return [label.replace(": ", "<br>", 1) for label in figure_labels([str(name) for name in names], limit=110)]
+    return [
+        label.replace(": ", "<br>", 1) for label in figure_labels([str(name) for name in names], limit=110, line=110)
+    ]
 
 
 def _colour(row: dict[str, float]) -> str:

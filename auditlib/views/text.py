@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import re
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 from itertools import chain, count
@@ -18,6 +19,9 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
 # not stop it; a word joiner (zero width) between the parts does.
 _LIVE = re.compile(r"(:(?=[\w/+-])|(?<=www)(?=\.)|@)")
 _JOINER = "\N{WORD JOINER}"
+
+_LABEL_LINE = 34
+"""Characters on a line of an axis' label: longer ones take the whole width of a phone, and leave the figure none."""
 
 _FORMULA_STARTS = r"=+\-@\t\r\n＝＋－＠"
 # A cell also begins after a separator, because a spreadsheet may split on another one than the file uses.
@@ -45,16 +49,17 @@ def in_figure(text: object, limit: int = 60) -> str:
 
 def in_hover(text: object, limit: int = 480, line: int = 60) -> str:
     """`in_figure` text for what stands under the pointer: whole where a label is cut off, in lines of `line`."""
-    whole = safe(text, limit)
-    return "<br>".join(html.escape(whole[at : at + line], quote=False) for at in range(0, len(whole), line))
+    return "<br>".join(html.escape(part, quote=False) for part in textwrap.wrap(safe(text, limit), line))
 
 
-def figure_labels(names: Sequence[str], taken: Sequence[str] = (), limit: int = 60) -> list[str]:
-    """`in_figure` texts for one axis: other names get other labels, none of `taken`, though they be cut off alike."""
+def figure_labels(
+    names: Sequence[str], taken: Sequence[str] = (), limit: int = 60, line: int = _LABEL_LINE
+) -> list[str]:
+    """`in_hover` texts for one axis: other names get other labels, none of `taken`, though they be cut off alike."""
     given: dict[str, str] = {}
     for name in names:
-        used = {*taken, *given.values()}
-        tries = chain([in_figure(name, limit)], (f"{in_figure(name, limit)} ({number})" for number in count(2)))
+        used, label = {*taken, *given.values()}, in_hover(name, limit, line)
+        tries = chain([label], (f"{label} ({number})" for number in count(2)))
         given.setdefault(name, next(label for label in tries if label not in used))
     return [given[name] for name in names]
 

@@ -71,3 +71,10 @@ def test_attention_names_both_events_whole_and_no_cell_that_lies_ahead():
     cells = charts_whatif.attention(np.eye(2), ALIKE, "t").data[0].customdata
     assert [part.replace("<br>", "") for part in cells[1][0]] == [f"1. {ALIKE[1]}", f"0. {ALIKE[0]}"]
     assert cells[0][1] is None
+
+
+def test_a_long_label_stands_in_lines_that_leave_a_phone_room_for_its_figure():
+    name = "request <b> was handed over to the other department"
+    table = pd.DataFrame({"event": [name], "full": [1.0], "cached": [1.0], "legal": [True], "rules": [""]})
+    label = charts_inspector.next_events(table).data[0].y[0]
+    assert label == "request &lt;b&gt; was handed over to the<br>other department"
