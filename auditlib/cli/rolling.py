@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from auditlib.cli.output import add_json_option, emit, say
 from auditlib.cli.passphrase import add_passphrase, passphrase
+from auditlib.cli.verdicts import max_age
 from auditlib.errors import InputError
 from auditlib.release.evidence import read_evidence
 from auditlib.release.keys import load_key
@@ -16,7 +19,6 @@ from auditlib.release.rollout_decision import Decision, describe, to_json
 from auditlib.release.rollout_evidence import LiveEvidence
 from auditlib.release.rollout_moves import (
     ByHand,
-    Document,
     Signer,
     advance,
     by_hand,
@@ -26,7 +28,8 @@ from auditlib.release.rollout_moves import (
     start,
 )
 from auditlib.release.rollout_plan import read_plan
-from auditlib.release.rollout_served import read_health, require_verdict, what_is_wrong
+from auditlib.release.rollout_served import read_health, what_is_wrong
+from auditlib.release.rollout_verdict import MAX_AGE, Document, Newest, require_verdict, verdict_doubts
 from auditlib.release.trust import load_trust
 from auditlib.runs.live_log import LiveLog, read_live_log
 from auditlib.serving.artifact import open_artifact
@@ -49,13 +52,16 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     new.add_argument("--comment", default="", help="words to sign with it")
     status = _reading(actions, "status", "what the log shows of each arm, and what may be done next", _status)
     status.add_argument("--log", type=Path, metavar="LOG", help=_LOG_HELP)
+    status.add_argument("--ledger", type=Path, metavar="FILE", help="list whose newest verdict must be the rollout's")
     onwards = _signing(actions, "advance", "do exactly what the evidence allows", _advance)
     onwards.add_argument("--log", type=Path, metavar="LOG", help=_LOG_HELP)
     onwards.add_argument("--replay", type=Path, metavar="replay.json", help="a passed replay, to leave the fallback")
     onwards.add_argument("--bench", type=Path, metavar="bench.json", help="also name this bench beside the replay")
     onwards.add_argument(
-        "--verdict", type=Path, metavar="FILE", help="a verdict that says yes, to open the shadow stage"
-    )
+        "--verdict", type=Path, metavar="FILE",
+        help="a verdict that says yes, to open the shadow stage; in a stage, to rest on it from there on",
+    )  # fmt: skip
+    _add_newest(onwards, f"refuse a verdict older than this (s, m, h, d, w; default {MAX_AGE.days}d)")
     for action, does in (("pause", "stop for now"), ("resume", "go on after a pause"), ("roll-back", "stop for good")):
         by_person = _signing(actions, action, f"{does}, by a person, with a reason", _by_hand)
         by_person.add_argument("--comment", required=True, help="the reason, signed with the move")
@@ -65,6 +71,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     check = _reading(actions, "check", "after the release: is what is served what the verdict names?", _check)
     check.add_argument("--log", type=Path, required=True, metavar="LOG", help=_LOG_HELP)
     check.add_argument("--verdict", type=Path, required=True, metavar="FILE", help="the verdict of the artifact")
+    _add_newest(check, "refuse a verdict older than this (s, m, h, d, w)")
     check.add_argument("--health", type=Path, metavar="FILE", help="what the service's /health answers, saved")
 
 
@@ -91,6 +98,15 @@ def _signing(actions: Any, name: str, does: str, run: Any) -> argparse.ArgumentP
 def _add_chain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chain", type=Path, required=True, metavar="C.jsonl", help="signed transitions, one a line")
     parser.add_argument("--trust", type=Path, required=True, metavar="trust.json", help="whose moves count")
+
+
+def _add_newest(parser: argparse.ArgumentParser, age: str) -> None:
+    """The options by which `verify` tells an old verdict from the newest."""
+    parser.add_argument("--max-age", metavar="30d", help=age)
+    parser.add_argument("--previous", type=Path, metavar="FILE", help="the verdict that this one must follow")
+    parser.add_argument(
+        "--ledger", type=Path, metavar="FILE", help="list of verdicts that this one must stand at the end of"
+    )
 
 
 def _signer(options: argparse.Namespace) -> Signer:
@@ -120,7 +136,15 @@ def _status(options: argparse.Namespace) -> int:
         return _tell(options, chain)
     log = read_live_log(options.log)
     evidence, decision = look(chain, log)
-    return _tell(options, chain, decision, evidence, log)
+    return _tell(options, chain, _held_back(options, chain, decision), evidence, log)
+
+
+def _held_back(options: argparse.Namespace, chain: Chain, decision: Decision) -> Decision:
+    """The decision, held where the verdict that the chain rests on no longer carries a step onwards."""
+    if decision.action != "promote":
+        return decision
+    doubts = tuple(map(str, verdict_doubts(chain, load_trust(options.trust), datetime.now(UTC), options.ledger)))
+    return replace(decision, action="hold", to=chain.standing.state, reasons=doubts) if doubts else decision
 
 
 def _advance(options: argparse.Namespace) -> int:
@@ -128,8 +152,11 @@ def _advance(options: argparse.Namespace) -> int:
     signer = _signer(options)
     if options.log is None:
         return _tell(options, open_on(options.chain, signer, _documents(options)))
+    if options.replay is not None or options.bench is not None:
+        raise InputError("--replay and --bench are for before the first stage, --log for in one; leave one of them out")
+    verdict = _verdict(options, read_chain(options.chain, signer.trust).standing.artifact)
     log = read_live_log(options.log)
-    chain, decision = advance(options.chain, signer, log)
+    chain, decision = advance(options.chain, signer, log, verdict=verdict, ledger=options.ledger)
     _tell(options, chain, decision, None, log)
     return 0 if decision.action == "promote" else SPEAKS_AGAINST
 
@@ -141,11 +168,24 @@ def _documents(options: argparse.Namespace) -> list[Document]:
     for kind, path in (("replay", options.replay), ("bench", options.bench)):
         if path is not None:
             found.append(require_passed(read_evidence(path), kind, artifact))
-    if options.verdict is not None:
-        found.append(require_verdict(options.verdict, options.trust, artifact))
+    found += _verdict(options, artifact)
     if not found:
         raise InputError("nothing to go by; give --log in a stage, --replay before the first, --verdict to open it")
     return found
+
+
+def _verdict(options: argparse.Namespace, artifact: str) -> tuple[Document, ...]:
+    """The verdict named and its signers, as young and new as asked for; nothing where none is named."""
+    age = max_age(options.max_age)
+    if options.verdict is not None:
+        asked = Newest(MAX_AGE if age is None else age, options.previous, options.ledger)
+        return require_verdict(options.verdict, options.trust, artifact, asked)
+    # What the chain noted of its verdict cannot answer these: passed over, they would be taken as held.
+    unanswered = {"--max-age": age, "--previous": options.previous}
+    unanswered |= {"--ledger": options.ledger} if options.log is None else {}
+    if given := [name for name, value in unanswered.items() if value is not None]:
+        raise InputError(f"{', '.join(given)}: these are about a verdict; name its file with --verdict too")
+    return ()
 
 
 def _by_hand(options: argparse.Namespace) -> int:
@@ -158,7 +198,9 @@ def _by_hand(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     """Compare what is served with what was released; exit code 1 when anything differs."""
     chain = read_chain(options.chain, load_trust(options.trust), options.head)
-    require_verdict(options.verdict, options.trust, chain.standing.artifact)
+    # No age unless asked for: a verdict grows old while what it released goes on serving, and nothing is wrong then.
+    asked = Newest(max_age(options.max_age), options.previous, options.ledger)
+    require_verdict(options.verdict, options.trust, chain.standing.artifact, asked)
     health = None if options.health is None else read_health(options.health)
     log = read_live_log(options.log)
     wrong = list(what_is_wrong(chain, log.rows, health))

@@ -21,6 +21,7 @@ from auditlib.release.rollout_plan import Plan
 from auditlib.release.rollout_rows import LiveRows
 from auditlib.release.rollout_standing import FALLBACK_ONLY, REPLAYED, ROLLED_BACK
 from auditlib.release.rollout_transition import Kind, Subject, Transition
+from auditlib.release.rollout_verdict import Document, verdict_doubts
 from auditlib.release.trust import Trust
 
 ByHand = Literal["pause", "resume", "roll back"]
@@ -43,14 +44,6 @@ class LogLike(Protocol):
     def digest_of(self, name: str, rows: int) -> str | None:
         """Digest of the first so many rows of a file; None when it has fewer, or is not there."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A file that a move rests on, already verified: "replay", "bench" or "verdict", and its digest."""
-
-    kind: str
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +76,15 @@ def look(chain: Chain, log: LogLike, now: datetime | None = None) -> tuple[LiveE
     return evidence, decide(chain.plan, chain.standing, evidence)
 
 
-def advance(path: Path, signer: Signer, log: LogLike, now: datetime | None = None) -> tuple[Chain, Decision]:
-    """Do what the evidence allows, and sign it; nothing is written for "hold"."""
+def advance(
+    path: Path, signer: Signer, log: LogLike, now: datetime | None = None,
+    *, verdict: Sequence[Document] = (), ledger: Path | None = None,
+) -> tuple[Chain, Decision]:  # fmt: skip
+    """Do what the evidence allows, and sign it; nothing is written for "hold".
+
+    `verdict` is what `require_verdict` gave just now. Without it a step onwards rests on what the chain noted of its
+    verdict, and on the `ledger` where one is named: RefusedError when that is not enough any more. Steps back never do.
+    """
     said: list[Decision] = []
 
     def move(chain: Chain) -> Transition | None:
@@ -94,10 +94,13 @@ def advance(path: Path, signer: Signer, log: LogLike, now: datetime | None = Non
         said.append(decision)
         if decision.action == "hold" or chain.standing.state not in chain.plan.names:
             return None
+        onwards = decision.action == "promote"
+        if onwards and not verdict:
+            _require_verdict_still(chain, signer.trust, moment, ledger)
         kind: Kind = "advance" if decision.action == "promote" else decision.action
         return _next(
             chain, signer, moment, kind, decision.to, by="evidence", reasons=decision.reasons, files=tuple(log.files),
-            counts=evidence.to_json(),
+            counts=evidence.to_json(), documents=_listed(verdict) if onwards else (),
         )  # fmt: skip
 
     return extend_chain(path, signer.trust, signer.key, move), said[-1]
@@ -111,8 +114,7 @@ def open_on(path: Path, signer: Signer, documents: Sequence[Document], now: date
         following = {FALLBACK_ONLY: REPLAYED, REPLAYED: chain.plan.names[0]}.get(chain.standing.state)
         if following is None:
             raise InputError(f"the rollout is at {chain.standing.state} already; give the live log instead")
-        listed = tuple({"kind": one.kind, "digest": one.digest} for one in documents)
-        return _next(chain, signer, _now(now), "advance", following, by="evidence", documents=listed)
+        return _next(chain, signer, _now(now), "advance", following, by="evidence", documents=_listed(documents))
 
     return extend_chain(path, signer.trust, signer.key, move)
 
@@ -160,6 +162,15 @@ def require_passed(found: EvidenceFile, kind: str, artifact: str) -> Document:
     if found.status != "passed":
         raise IntegrityError(f"the {kind} did not pass, or measured too little; nothing is served on it")
     return Document(kind, found.digest)
+
+
+def _require_verdict_still(chain: Chain, trust: Trust, moment: datetime, ledger: Path | None) -> None:
+    for doubt in verdict_doubts(chain, trust, moment, ledger):
+        raise doubt
+
+
+def _listed(documents: Sequence[Document]) -> tuple[dict[str, str], ...]:
+    return tuple({"kind": one.kind, "digest": one.digest} for one in documents)
 
 
 def _next(chain: Chain, signer: Signer, moment: datetime, kind: Kind, to: str, **said: Any) -> Transition:

@@ -8,37 +8,12 @@ from typing import Any
 
 from auditlib.errors import InputError
 from auditlib.release.documents import read_object
-from auditlib.release.evidence import parse_entry
 from auditlib.release.moments import stamp
-from auditlib.release.reading import Statement
-from auditlib.release.refusals import RefusedError
 from auditlib.release.rollout_chain import Chain
-from auditlib.release.rollout_moves import Document
 from auditlib.release.rollout_plan import RELEASED
 from auditlib.release.rollout_rows import NEW, LiveRows
-from auditlib.release.subjects import ARTIFACT
-from auditlib.release.verdict import verify_verdict
 
 _SECOND = 1_000_000
-
-
-def require_verdict(path: Path, trust: Path, artifact: str) -> Document:
-    """The verdict as a document to move on; RefusedError unless it holds, says yes, and names the artifact."""
-    verified = verify_verdict(path, trust)
-    if f"sha256:{verified.statement.subjects.get(f'{ARTIFACT}artifact.json')}" != artifact:
-        raise RefusedError("wrong artifact", "the verdict names another artifact than the rollout, or none")
-    if not verified.says_yes:
-        raise RefusedError("wrong artifact", "the verdict is about this artifact and says no; nothing is served on it")
-    _require_whole(verified.statement)
-    return Document("verdict", verified.statement.digest)
-
-
-def _require_whole(statement: Statement) -> None:
-    """Raise RefusedError unless the evidence in a verdict has every check that its kind has today."""
-    # Verdicts of version 1 hold none, and what is in a later one was signed as it stood then.
-    for one in map(parse_entry, statement.predicate.get("evidence", ())):
-        if one.lacks:
-            raise RefusedError("wrong artifact", f"the verdict's {one.shortfall}, and sign a new verdict")
 
 
 def what_is_wrong(chain: Chain, rows: LiveRows, health: Mapping[str, Any] | None = None) -> Iterator[str]:

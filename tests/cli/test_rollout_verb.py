@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,7 +14,7 @@ import pytest
 
 from auditlib.cli.main import main
 from auditlib.release.refusals import RefusedError
-from auditlib.release.rollout_served import require_verdict
+from auditlib.release.rollout_verdict import require_verdict
 from auditlib.release.verdict import sign_run
 from auditlib.runs.package import PackageRequest, package_run
 from auditlib.serving.log_row import to_table
@@ -31,9 +32,16 @@ def made(tmp_path_factory):
     run = judged_run(root / "runs", revision)
     packaged = package_run(PackageRequest(run.folder, root / "artifact", revision.folder)).artifact
     key = key_file(root, "ada")
-    (root / "trust.json").write_text(json.dumps(trusted("ada")))
-    sign_run(run.folder, run.report, run.manifest, key, PASSPHRASE, None, "", root / "verdict.json",
-             artifact=root / "artifact")  # fmt: skip
+    (root / "trust.json").write_text(json.dumps(trusted("ada", "bob")))
+    signed = (run.folder, run.report, run.manifest)
+    sign_run(*signed, key, PASSPHRASE, None, "", root / "verdict.json", artifact=root / "artifact",
+             ledger=root / "ledger.jsonl")  # fmt: skip
+    (root / "first.jsonl").write_bytes((root / "ledger.jsonl").read_bytes())
+    sign_run(*signed, key, PASSPHRASE, "refuse", "no", root / "refusal.json", artifact=root / "artifact",
+             ledger=root / "ledger.jsonl")  # fmt: skip
+    bob, month_ago = key_file(root, "bob"), datetime.now(UTC) - timedelta(days=31)
+    sign_run(*signed, bob, PASSPHRASE, None, "", root / "old.json", artifact=root / "artifact", now=month_ago)
+    sign_run(*signed, bob, PASSPHRASE, None, "", root / "bobs.json", artifact=root / "artifact")
     (root / "plan.json").write_text(json.dumps(PLAN))
     checks = whole_checks("replay")
     replay = {"format": 1, "kind": "replay", "artifact": packaged.digest, "status": "passed", "checks": checks}
@@ -53,11 +61,12 @@ class Desk:
 
     def __init__(self, root, digest, folder):
         self.root, self.digest, self.folder = root, digest, folder
+        self.trust = root / "trust.json"
         self.log = folder / "log"
         self.log.mkdir()
 
     def __call__(self, action, *options, signs=True):
-        chain = ["--chain", self.folder / "c.jsonl", "--trust", self.root / "trust.json", "--json", self.folder / "out"]
+        chain = ["--chain", self.folder / "c.jsonl", "--trust", self.trust, "--json", self.folder / "out"]
         key = ["--key", self.root / "ada.pem", "--passphrase-env", "PASS"] if signs else []
         code = main(list(map(str, ["rollout", action, *chain, *key, *options])))
         return code, json.loads((self.folder / "out").read_text()) if (self.folder / "out").exists() else None
@@ -66,10 +75,21 @@ class Desk:
         options = ["--artifact", self.root / "artifact", "--fallback", fallback, "--plan", self.root / "plan.json"]
         return self("start", *options)
 
-    def to_shadow(self):
+    def replayed(self):
         self.start()
-        self("advance", "--replay", self.root / "replay.json")
-        return self("advance", "--verdict", self.root / "verdict.json")
+        return self("advance", "--replay", self.root / "replay.json")
+
+    def to_shadow(self, verdict="verdict.json", *options):
+        self.replayed()
+        return self("advance", "--verdict", self.root / verdict, *options)
+
+    def revoke(self, person):
+        """From now on a trust file in which the key of this person is revoked."""
+        document = json.loads(self.trust.read_text())
+        for key in document["keys"]:
+            key["revoked"] |= key["person"] == person.title()
+        self.trust = self.folder / "trust.json"
+        self.trust.write_text(json.dumps(document))
 
     def write(self, name, rows, **changed):
         """Rows as they would be written now, by this artifact."""
@@ -198,3 +218,99 @@ def test_a_log_from_which_counted_rows_were_taken_is_exit_code_3(desk):
     assert desk("advance", "--log", desk.log)[0] == 0
     desk.write("1", quick([row(n, "shadow", arm, n) for n in range(59) for arm in ("fallback", "new")]))
     assert desk("status", "--log", desk.log, signs=False)[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("verdict", "options", "code", "said"),
+    [
+        ("old.json", [], 3, "stale: it was signed"),
+        ("old.json", ["--max-age", "60d"], 0, ""),
+        ("old.json", ["--max-age", "30d"], 3, "stale: it was signed"),
+        ("verdict.json", ["--max-age", "0s"], 3, "stale: it was signed"),
+        ("verdict.json", ["--max-age", "soon"], 2, "is no span of time"),
+        ("verdict.json", ["--ledger", "{root}/first.jsonl"], 0, ""),
+        ("verdict.json", ["--ledger", "{root}/ledger.jsonl"], 3, "replayed: it is number 1; number 2"),
+        ("verdict.json", ["--ledger", "{root}/nowhere.jsonl"], 2, "there is no ledger, or nothing in it"),
+        ("verdict.json", ["--previous", "{root}/bobs.json"], 3, "replayed: it is number 1 and does not follow"),
+        ("refusal.json", ["--ledger", "{root}/ledger.jsonl"], 3, "says no"),
+    ],
+    ids=str,
+)
+def test_the_shadow_stage_is_opened_on_the_newest_verdict_only_and_on_none_that_is_old(
+    desk, capsys, verdict, options, code, said
+):
+    assert desk.to_shadow(verdict, *(one.format(root=desk.root) for one in options))[0] == code
+    assert said in capsys.readouterr().err
+    assert desk("status", signs=False)[1]["state"] == ("replay passed" if code else "shadow")
+
+
+def test_the_shadow_stage_is_not_opened_on_a_verdict_by_a_key_that_was_revoked(desk, capsys):
+    desk.replayed()
+    desk.revoke("bob")
+    assert desk("advance", "--verdict", desk.root / "bobs.json")[0] == 3
+    assert "revoked: Bob" in capsys.readouterr().err
+    assert desk("status", signs=False)[1]["state"] == "replay passed"
+
+
+def test_a_stage_is_not_left_once_the_key_under_the_verdict_was_revoked_until_another_verdict_is_shown(desk, capsys):
+    desk.to_shadow("bobs.json")
+    desk.write("1", quick(shadow()))
+    assert desk("status", "--log", desk.log, signs=False)[1]["decision"]["action"] == "promote"
+    desk.revoke("bob")
+    code, said = desk("status", "--log", desk.log, signs=False)
+    assert (code, said["decision"]["action"], said["decision"]["to"]) == (0, "hold", "shadow")
+    assert "revoked: the key of Bob" in said["decision"]["reasons"][0]
+    assert desk("advance", "--log", desk.log)[0] == 3
+    assert desk("advance", "--log", desk.log, "--verdict", desk.root / "bobs.json")[0] == 3
+    assert "revoked: Bob" in capsys.readouterr().err
+    assert desk("status", signs=False)[1]["state"] == "shadow"
+    code, said = desk("advance", "--log", desk.log, "--verdict", desk.root / "verdict.json")
+    assert (code, said["state"]) == (0, "canary 5")
+
+
+def test_a_stage_is_not_left_once_the_ledger_has_a_newer_verdict(desk, capsys):
+    desk.to_shadow()
+    desk.write("1", quick(shadow()))
+    newest = ["--log", desk.log, "--ledger", desk.root / "ledger.jsonl"]
+    assert desk("status", *newest, signs=False)[1]["decision"]["action"] == "hold"
+    assert desk("advance", *newest)[0] == 3
+    assert desk("advance", *newest, "--verdict", desk.root / "verdict.json")[0] == 3
+    said = capsys.readouterr().err
+    assert "replayed: the newest verdict of" in said
+    assert "replayed: it is number 1; number 2" in said
+    assert desk("advance", "--log", desk.log, "--ledger", desk.root / "first.jsonl")[1]["state"] == "canary 5"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--log", "{log}", "--max-age", "30d"], ["--log", "{log}", "--previous", "{root}/verdict.json"],
+        ["--replay", "{root}/replay.json", "--ledger", "{root}/ledger.jsonl"],
+        ["--log", "{log}", "--replay", "{root}/replay.json"],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_would_be_passed_over_is_refused(desk, capsys, options):
+    desk.to_shadow()
+    assert desk("advance", *(one.format(root=desk.root, log=desk.log) for one in options))[0] == 2
+    said = capsys.readouterr().err
+    assert "--verdict too" in said or "leave one of them out" in said
+
+
+@pytest.mark.parametrize(
+    ("verdict", "options", "code", "said"),
+    [
+        ("old.json", [], 1, ""),
+        ("old.json", ["--max-age", "30d"], 3, "stale"),
+        ("verdict.json", ["--ledger", "{root}/ledger.jsonl"], 3, "replayed"),
+        ("verdict.json", ["--ledger", "{root}/nowhere.jsonl"], 2, "there is no ledger"),
+        ("refusal.json", [], 3, "says no"),
+    ],
+    ids=str,
+)
+def test_a_check_bounds_the_verdict_as_it_is_asked_to(desk, capsys, verdict, options, code, said):
+    desk.to_shadow()
+    desk.write("1", quick(shadow()))
+    asked = ["--log", desk.log, "--verdict", desk.root / verdict, *(one.format(root=desk.root) for one in options)]
+    assert desk("check", *asked, signs=False)[0] == code
+    assert said in capsys.readouterr().err

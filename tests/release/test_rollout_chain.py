@@ -22,10 +22,11 @@ from auditlib.release.signing import sign
 from auditlib.release.trust import load_trust
 from auditlib.runs.live_log import read_live_log
 from auditlib.serving.log_row import to_table
-from tests.release.cases import digest, private_key, trusted, whole_checks
+from tests.release.cases import digest, keyid, private_key, trusted, whole_checks
 from tests.release.rollout_world import BEGIN, NEW, OLD, STARTS, live, plan, row, stages, standing
 
 REPLAY, VERDICT = Document("replay", digest("replay")), Document("verdict", digest("verdict"))
+SIGNED_BY_ADA = Document("verdict signer", f"sha256:{keyid('ada')}")
 
 
 def at(seconds: float) -> datetime:
@@ -69,7 +70,7 @@ def make(root, *, upto="canary 50") -> World:
     world = World(root / "c.jsonl", root / "log", signer, trust)
     start(world.chain, signer, plan(), artifact=NEW, fallback=OLD, tolerance=1e-3, now=at(-200))
     open_on(world.chain, signer, [REPLAY], at(-100))
-    open_on(world.chain, signer, [VERDICT], at(0))
+    open_on(world.chain, signer, [VERDICT, SIGNED_BY_ADA], at(0))
     names = ["shadow", "canary 5", "canary 50"]
     for name in names[: names.index(upto)] if upto in names else names:
         following = {"shadow": "canary 5", "canary 5": "canary 50", "canary 50": "released"}[name]
@@ -99,7 +100,7 @@ def test_a_whole_rollout_goes_from_the_fallback_to_the_release_and_each_move_nam
     assert chain.standing.state == "released"
     assert chain.standing.slow_us == 118_000
     assert chain.people == ("Ada",) * 6
-    assert [one["kind"] for move in chain.moves for one in move.documents] == ["replay", "verdict"]
+    assert [one["kind"] for move in chain.moves for one in move.documents] == ["replay", "verdict", "verdict signer"]
     last = chain.moves[-1]
     assert {one["name"] for one in last.files} == {
         f"part-{name}.parquet" for name in ("shadow", "canary 5", "canary 50")

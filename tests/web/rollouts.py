@@ -13,7 +13,7 @@ from auditlib.release.rollout_moves import Document, Signer, advance, open_on, s
 from auditlib.release.trust import load_trust
 from auditlib.runs.live_log import read_live_log
 from auditlib.serving.log_row import to_table
-from tests.release.cases import digest, private_key, trusted
+from tests.release.cases import digest, keyid, private_key, trusted
 from tests.release.rollout_world import BEGIN, NEW, OLD, SECOND, STARTS, plan, stages
 
 
@@ -27,8 +27,10 @@ def make_rollout(home: Path, name: str = "greedy", upto: str = "canary 50", spoi
     # the newest row was written a minute ago
     shift = datetime.now(UTC) - timedelta(minutes=1) - BEGIN - timedelta(seconds=max(STARTS[upto], 60) + 1300)
     start(chain, signer, plan(), artifact=NEW, fallback=OLD, tolerance=1e-3, now=BEGIN + shift - timedelta(hours=1))
-    for seconds, document in ((-100, "replay"), (0, "verdict")):
-        open_on(chain, signer, [Document(document, digest(document))], BEGIN + shift + timedelta(seconds=seconds))
+    signed_by = Document("verdict signer", f"sha256:{keyid('ada')}")
+    for seconds, document, more in ((-100, "replay", ()), (0, "verdict", (signed_by,))):
+        shown = [Document(document, digest(document)), *more]
+        open_on(chain, signer, shown, BEGIN + shift + timedelta(seconds=seconds))
     by_stage: dict[str, list] = {}
     for row in stages(upto):
         by_stage.setdefault(row.stage, []).append(row)
