@@ -62,7 +62,8 @@ def runs_in(root: Path) -> RunsFound:
         try:
             runs.append(_run(folder, stamp(folder / "manifest.json") + stamp(folder / "report.json")))
         except PrefixgateError as problem:
-            problems.append(str(problem))
+            # A message names the run's folder first; without the folders before it, that is the run's name.
+            problems.append(f"Run {problem}" if str(problem).startswith(f"{folder}:") else str(problem))
             damaged += _whose(folder)
     runs.sort(key=lambda run: run.manifest["created"], reverse=True)
     damaged.sort(key=lambda run: run.created, reverse=True)

@@ -152,5 +152,7 @@ def decoder(folder: Path, digest: str, *, allow_code: bool) -> Any:
     settle_threads()
     revision = open_revision(folder)
     if revision.digest != digest:
-        raise IntegrityError(f"{folder} no longer holds the revision that was chosen; register and audit it anew")
+        raise IntegrityError(
+            f"the folder {folder.name} no longer holds the revision that was chosen; register and audit it anew"
+        )
     return load_decoder(revision, Loading(allow_code=allow_code))

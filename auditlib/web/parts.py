@@ -13,7 +13,7 @@ from auditlib.errors import PrefixgateError
 from auditlib.numbers import number
 from auditlib.runs.folder import Run
 from auditlib.views.text import in_markdown, safe
-from auditlib.web import clock, parts_jobs, state
+from auditlib.web import clock, parts_jobs, problems, state
 
 _BADGES = {
     "passed": ("green", ":material/check:"),
@@ -33,7 +33,7 @@ def told() -> Iterator[None]:
     try:
         yield
     except PrefixgateError as problem:
-        st.error(in_markdown(problem, 2000), icon=":material/error:")
+        st.error(problems.in_words(problem), icon=":material/error:")
 
 
 def need_run(here: state.Selection, audit: str | None = None) -> Run:

@@ -14,7 +14,7 @@ from streamlit.runtime.pages_manager import PagesManager
 from auditlib.runs.folder import Run
 from auditlib.sessions.snapshot import Snapshot
 from auditlib.views.text import in_markdown, safe
-from auditlib.web import address, clock, disk, identity, lost_store, parts, parts_jobs, state
+from auditlib.web import address, clock, disk, identity, lost_store, parts, parts_jobs, problems, state
 from auditlib.web.catalogue import Entry, complete
 from auditlib.web.text import BADGES, TERMS, short
 
@@ -86,7 +86,7 @@ def _page(name: str, title: str, icon: str) -> StreamlitPage:
 
 def _choose(where: state.Places) -> state.Selection:
     """Draw the sidebar's choices and give back what they stand at."""
-    found, problems = disk.catalogue(where.store, where.runs)
+    found, broken = disk.catalogue(where.store, where.runs)
     by_digest = {entry.digest: entry for entry in found}
     st.sidebar.caption(f"Store {in_markdown(where.store.name)}{', the demo' if state.settings().demo else ''}")
     chosen = address.choose(
@@ -103,8 +103,8 @@ def _choose(where: state.Places) -> state.Selection:
     snapshot = _choose_snapshot(snapshots)
     if not where.store.exists():
         lost_store.say(where.store, known=bool(found))
-    for problem in problems:
-        st.error(in_markdown(problem), icon=":material/error:")
+    for problem in broken:
+        st.error(problems.in_words(problem), icon=":material/error:")
     return state.Selection(where, found, entry, run, snapshot, snapshots[0].digest if snapshots else None)
 
 
