@@ -24,6 +24,7 @@ def offer_demo() -> None:
     """Say that the demo's store is gone, with a button that makes it again."""
     st.title("The demo's store is gone")
     _say_gone(demo_under(state.settings().home).store)
+    parts_jobs.say_demo_failed()
     st.caption("Made again, it is audited again. Runs, verdicts and keys that are there stay.")
     if st.button("Make the demo again", key="demo-again", icon=":material/restart_alt:"):
         parts_jobs.submit_demo()

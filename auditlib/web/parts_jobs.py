@@ -48,10 +48,8 @@ def prepare_demo() -> None:
 
     One that failed or was cancelled is said, and made again only when somebody asks for it.
     """
-    last = state.registry().newest(_DEMO)
     st.title(DEMO)
-    if last is not None and last.state in ("failed", "cancelled"):
-        _say_end(last)
+    if say_demo_failed():
         if st.button("Try again", key="demo-again", icon=":material/restart_alt:"):
             submit_demo()
             st.rerun()
@@ -59,6 +57,15 @@ def prepare_demo() -> None:
     job = submit_demo()
     st.write("A made-up service desk, one sound decoder and one with a fault in its cache. This happens once.")
     _live_panel(job)
+
+
+def say_demo_failed() -> bool:
+    """Whether the demo was being made and came to no end; why is said then."""
+    last = state.registry().newest(_DEMO)
+    if last is None or last.state not in ("failed", "cancelled"):
+        return False
+    _say_end(last)
+    return True
 
 
 def submit_demo() -> JobState:

@@ -14,7 +14,7 @@ from auditlib.sessions.importers import import_log
 from auditlib.sessions.store import SessionStore
 from auditlib.web import state, work
 from tests.web.opening import ROOT, opened, settings_for, words
-from tests.web.world import a_run
+from tests.web.world import a_run, make_world
 
 JOB = "0123456789ab"
 OTHER = "20261130T110000Z-0a1b2c3e"
@@ -81,6 +81,34 @@ def test_a_job_that_was_watched_turns_the_page_but_never_the_one_that_signs(two_
 
 def test_a_demo_that_fails_says_why_and_is_not_made_again_unasked(tmp_path, monkeypatch):
     settings_for(monkeypatch, tmp_path, "", "")
+    tried = demo_that_fails(monkeypatch)
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
+    for _ in range(3):
+        wait_for(state.registry().newest("demo").id)
+        app.run()
+    assert len(tried) == 1
+    assert "Preparing the demo: failed. no space left on device" in words(app)
+    app.button(key="demo-again").click().run()
+    wait_for(state.registry().newest("demo").id)
+    assert len(tried) == 2
+
+
+def test_a_demo_that_lost_its_store_and_could_not_be_made_again_says_why(tmp_path, monkeypatch):
+    settings_for(monkeypatch, tmp_path, "", "")
+    (tmp_path / "demo").mkdir()
+    make_world(tmp_path / "made").runs.rename(tmp_path / "demo" / "runs")
+    demo_that_fails(monkeypatch)
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
+    assert "failed" not in words(app)
+    app.button(key="demo-again").click().run()
+    wait_for(state.registry().newest("demo").id)
+    app.run()
+    assert [title.value for title in app.title] == ["The demo's store is gone"]
+    assert "Preparing the demo: failed. no space left on device" in words(app)
+
+
+def demo_that_fails(monkeypatch):
+    """Let the making of the demo fail from now on; a list of the tries so far."""
     tried = []
 
     def failing(_settings):
@@ -91,15 +119,7 @@ def test_a_demo_that_fails_says_why_and_is_not_made_again_unasked(tmp_path, monk
         return work_of_it
 
     monkeypatch.setattr(work, "demo", failing)
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
-    for _ in range(3):
-        wait_for(state.registry().newest("demo").id)
-        app.run()
-    assert len(tried) == 1
-    assert "Preparing the demo: failed. no space left on device" in words(app)
-    app.button(key="demo-again").click().run()
-    wait_for(state.registry().newest("demo").id)
-    assert len(tried) == 2
+    return tried
 
 
 def a_log(folder, name):
