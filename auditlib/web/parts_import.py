@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -75,15 +76,8 @@ def split_form(here: state.Selection) -> None:
     """How to split what is in the store now; the split becomes a new snapshot beside the old ones."""
     st.subheader("Make a new split", anchor=False)
     with st.form("split"):
-        # not st.multiselect: its white words could not be read on the light blue that dark mode needs elsewhere
-        by = st.pills(
-            "What must not stand on both sides",
-            _KEYS,
-            selection_mode="multi",
-            default=_split_by(here),
-            key="split-by",
-            help="Sessions that share one of these stay together. A missing value joins nobody.",
-        )
+        meaning = "Sessions that share one of these stay together. A missing value joins nobody."
+        by = _several("What must not stand on both sides", _KEYS, "split-by", _split_by(here), meaning)
         row = st.container(horizontal=True)
         share = row.slider("Held-out share", 0.05, 0.5, 0.2, 0.05, key="split-share")
         seed = row.number_input("Seed", 0, 2**31, 0, key="split-seed")
@@ -128,21 +122,28 @@ def _ask_and_import(here: state.Selection, file: Path, seen: LogPreview) -> None
 
 def _mapping(columns: tuple[str, ...], guess: ColumnMapping | None) -> ColumnMapping | None:
     """The mapping that the boxes say; None while session, event or time is missing."""
-    first, second = st.container(horizontal=True), st.container(horizontal=True)
+    first = st.container(horizontal=True)
     session = _box(first, "Session", columns, guess.session if guess else None)
-    event = first.multiselect(
-        "Event", columns, default=list(guess.event) if guess else [], key="log-event", format_func=safe, help=_SEVERAL
-    )
     time = _box(first, "Time", columns, guess.time if guess else None)
+    event = _several("Event", columns, "log-event", guess.event if guess else (), _SEVERAL)
+    second = st.container(horizontal=True)
     customer = _box(second, "Customer", columns, guess.customer if guess else None)
     asset = _box(second, "Asset", columns, guess.asset if guess else None)
-    attributes = second.multiselect("Attributes to keep", columns, key="log-attributes", format_func=safe)
+    attributes = _several("Attributes to keep", columns, "log-attributes", (), None)
     if session is None or time is None or not event:
         return None
     return ColumnMapping(session, tuple(event), time, customer, asset, tuple(attributes))
 
 
-_SEVERAL = "Several columns make one event together, such as activity and lifecycle."
+_SEVERAL = "Several columns make one event together, such as activity and lifecycle, in the order of your choice."
+
+
+def _several(label: str, options: Sequence[str], key: str, chosen: Sequence[str], meaning: str | None) -> list[str]:
+    """Any number of the options, in the order in which they were chosen."""
+    # not st.multiselect: its white words could not be read on the light blue that dark mode needs elsewhere
+    return st.pills(
+        label, options, selection_mode="multi", default=list(chosen), key=key, format_func=in_markdown, help=meaning
+    )
 
 
 def _box(place: DeltaGenerator, label: str, columns: tuple[str, ...], guess: str | None) -> str | None:
