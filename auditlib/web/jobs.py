@@ -6,6 +6,7 @@ what became of a job that somebody still has a link to.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -149,8 +150,12 @@ class JobRegistry:
             if job is None:
                 return
             job.stop.set()
-            if job.state.state == "queued":
-                job.state = replace(job.state, state="cancelled", ended=time.time())
+            if job.state.state != "queued":
+                return
+            job.state = cancelled = replace(job.state, state="cancelled", ended=time.time())
+        # At once: its turn may come hours later, or never, and the journal would say that a restart ended it.
+        with contextlib.suppress(OSError):  # tried again at its turn
+            self._note(cancelled)
 
     def close(self) -> None:
         """Stop everything: running jobs at their next report, waiting ones at once."""

@@ -88,6 +88,8 @@ def test_a_waiting_job_that_was_cancelled_is_at_once_and_started_again_it_runs(r
     registry.cancel(job.id)
     assert registry.state(job.id).state == "cancelled"
     assert [found.title for found in registry.live()] == ["first"]
+    # A restart before its turn: the journal knows what became of it already.
+    assert registry._remembered(job.id).state == "cancelled"
     again = registry.submit("k", "a", lambda _: ran.append("new") or "run x y")
     assert again.id != job.id
     gate.set()
