@@ -7,12 +7,18 @@ from typing import Any
 
 from auditlib.numbers import number
 
+_NOT_TRIED = ("not applicable", "equivalent")
+
 
 def headline(report: Mapping[str, Any]) -> str:
-    """`approved`, or why not: the failures, the first failed check with its figures, and what was not measured."""
+    """`approved`, or why not: the failures, the first failed check with its figures, and what was not measured.
+
+    An approval whose checks were not tested by planted faults says so.
+    """
     failures, missing = report["failures"], report["not_measured"]
     if not failures and not missing:
-        return f"approved: {_count(report)} checks within their limits"
+        untested = untested_by_faults(report)
+        return f"approved: {_count(report)} checks within their limits{f', but {untested}' if untested else ''}"
     parts = []
     if failures:
         parts.append(f"refused for {', '.join(failures)}")
@@ -23,6 +29,15 @@ def headline(report: Mapping[str, Any]) -> str:
     if missing:
         parts.append(f"not measured: {', '.join(missing)}")
     return "; ".join(parts) if failures else f"not approved; {parts[0]}"
+
+
+def untested_by_faults(report: Mapping[str, Any]) -> str:
+    """In words, that no fault was planted to see that the checks catch one; empty where some were."""
+    found = report.get("self_check") or {}
+    if not found.get("ran"):
+        return "no fault was planted to test them"
+    tried = (fault for fault in found.get("faults", ()) if fault.get("outcome") not in _NOT_TRIED)
+    return "" if any(tried) else "no fault could be planted to test them"
 
 
 def first_failed(report: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:

@@ -12,6 +12,7 @@ import streamlit as st
 from auditlib.errors import PrefixgateError
 from auditlib.numbers import number
 from auditlib.runs.folder import Run
+from auditlib.views.summary import untested_by_faults
 from auditlib.views.text import in_markdown, safe
 from auditlib.web import clock, parts_jobs, problems, state
 
@@ -47,7 +48,8 @@ def need_run(here: state.Selection, audit: str | None = None) -> Run:
 
 def shown_run(here: state.Selection, run: Run) -> None:
     """Whose run this page shows, and whether a newer one speaks for the revision: a phone shows no sidebar."""
-    made, says = clock.when(run.manifest["created"]), "approved" if run.approved else "refused"
+    made, untested = clock.when(run.manifest["created"]), untested_by_faults(run.report)
+    says = f"approved{f', but {untested}' if untested else ''}" if run.approved else "refused"
     words = f"{in_markdown(run.report['revision_name'], 80)}, run of {made}: {says}."
     newest = here.entry.run if here.entry else None
     if newest is not None and newest.id != run.id:

@@ -162,7 +162,7 @@ def _rates(run: Run, words: str) -> pd.DataFrame:
 def _standing(run: Run) -> str:
     """What became of the run in a few words: why it was refused, or what it left out."""
     if run.approved or not run.report["failures"]:
-        words = "approved" if run.approved else headline(run.report)
+        words = headline(run.report)
         return safe(words[:1].upper() + words[1:], 300)
     return f"Refused for {safe(', '.join(run.report['failures']))}"
 

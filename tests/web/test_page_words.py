@@ -124,3 +124,11 @@ def test_a_counterexample_that_no_session_could_be_is_told_as_such(world):
     assert "event 2, inspected, breaks the event order" in said
     assert parts_cases._against_the_rules(entry, SimpleNamespace(events="1-6-3-4")) == ""
     assert parts_cases._against_the_rules(None, SimpleNamespace(events="1-4-5")) == ""
+
+
+def test_pages_say_of_an_approved_run_that_no_fault_was_planted(tmp_path, monkeypatch):
+    world = make_world(tmp_path)
+    run = a_run(world.runs, world.sound, world.snapshot, run_id="20261130T120000Z-aaaaaaaa")
+    settings_for(monkeypatch, tmp_path / "h", world.store, world.runs)
+    for page in ("verdict", "causality"):
+        assert "but no fault was planted to test them" in words(opened(page, revision=run.revision))
