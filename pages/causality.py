@@ -24,7 +24,7 @@ if parts_cases.of_audit(run, AUDIT):
 
 st.header("Checks")
 tables.checks(run, [AUDIT], "causality-checks")
-parts.notes(run, AUDIT)
+parts.notes(here, run, AUDIT)
 
 st.header("Prefixes that changed", help="The worst observations of each probe; each opens in the inspector.")
 changed = kept.made(kept.of_run(run), "largest changes", lambda: tables.largest_first(probes, "value"))

@@ -38,7 +38,7 @@ with place:
         parts_policies.sequences(here, tables.of_run(run, AUDIT, "sequences"))
     elif shown == "Event grammar":
         st.caption("Proved over every state of the rules, not sampled from sessions.")
-        parts.notes(run, GRAMMAR)
-        tables.observations(run, GRAMMAR, "flags", "flags")
+        parts.notes(here, run, GRAMMAR)
+        tables.observations(here, run, GRAMMAR, "flags", "flags")
     else:
         tables.checks(run, [AUDIT, GRAMMAR], "policy-checks")

@@ -38,7 +38,7 @@ if undrawn := charts_self_check.undrawn(faults):
     st.caption(undrawn)
 
 st.header("Faults", help="Margin: the value over its limit, or the count itself where the limit is 0.")
-tables.observations(run, "self check", "faults", "planted-faults")
+tables.observations(here, run, "self check", "faults", "planted-faults")
 
 st.header("Equivalent mutants", help="Changes that no check can see, because they change no answer.")
 parts.lines([f"{safe(name)}: {safe(reason, 500)}" for name, reason in found["equivalent"].items()])

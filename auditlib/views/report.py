@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,12 +9,11 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from auditlib.events.event_map import EventMap
 from auditlib.numbers import number
 from auditlib.runs.folder import Run
 from auditlib.runs.noted import event_map_of
 from auditlib.views import charts, charts_policies
-from auditlib.views.event_names import named
+from auditlib.views.event_names import named, with_names
 from auditlib.views.summary import headline
 from auditlib.views.text import in_html, plural
 
@@ -102,17 +100,10 @@ def _audit(run: Run, audit: str, result: Mapping[str, Any]) -> str:
         parts.append(_checks(result["checks"]))
     parts += [_figure(figure) for figure in _figures(run, audit)]
     mapping = event_map_of(run)
-    parts += [f"<p>{in_html(_with_names(mapping, note), 2000)}</p>" for note in result.get("notes", ())]
+    parts += [f"<p>{in_html(with_names(mapping, note), 2000)}</p>" for note in result.get("notes", ())]
     for probe, reason in result.get("not_applicable", {}).items():
         parts.append(f"<p>Not applicable: {in_html(probe)}: {in_html(reason, 500)}</p>")
     return "".join([*parts, _worst(run, audit)])
-
-
-def _with_names(mapping: EventMap | None, note: str) -> str:
-    """A note with the prefixes in it by their names; audits know ids only."""
-    if mapping is None:
-        return note
-    return re.sub(rf"\b{mapping.start}(?:-[0-9]+){{2,}}\b", lambda ids: f"“{named(mapping, ids.group())}”", note)
 
 
 def _checks(checks: Iterable[Mapping[str, Any]]) -> str:

@@ -12,9 +12,10 @@ import streamlit as st
 from auditlib.errors import PrefixgateError
 from auditlib.numbers import number
 from auditlib.runs.folder import Run
+from auditlib.views.event_names import with_names
 from auditlib.views.summary import untested_by_faults
 from auditlib.views.text import in_markdown, safe
-from auditlib.web import clock, parts_jobs, problems, state
+from auditlib.web import clock, parts_jobs, problems, revision_facts, state
 
 _BADGES = {
     "passed": ("green", ":material/check:"),
@@ -78,10 +79,10 @@ def audit_head(run: Run, audit: str, section: str = "Checks") -> None:
         st.error("; ".join([*words, *more]), icon=":material/close:")
 
 
-def notes(run: Run, audit: str) -> None:
+def notes(here: state.Selection, run: Run, audit: str) -> None:
     """What an audit says about itself, and which probes this decoder could not serve."""
-    result = run.report["audits"].get(audit, _LEFT_OUT)
-    found = [safe(note, 1000) for note in result.get("notes", ())]
+    result, mapping = run.report["audits"].get(audit, _LEFT_OUT), revision_facts.event_map(here.entry)
+    found = [safe(with_names(mapping, note), 1000) for note in result.get("notes", ())]
     found += [
         f"Not applicable: {safe(probe)}: {safe(reason, 500)}"
         for probe, reason in result.get("not_applicable", {}).items()

@@ -31,6 +31,8 @@ _TITLES = {"step": "events, start included"}
 _NUMBER_WIDTH = 95
 """Pixels that the longest number of `numbers.number` takes in a cell, with the space on its two sides."""
 _WRITTEN = ("value", "limit")
+_WORDS = "detail"
+"""Column in which an audit says in words what it observed."""
 
 
 def checks(run: Run, audits: Sequence[str], key: str) -> None:
@@ -47,10 +49,13 @@ def failed_first(found: Sequence[tuple[str, Mapping[str, Any]]]) -> list[tuple[s
     return sorted(found, key=lambda one: bool(one[1].get("comparison")) or one[1]["status"] == "passed")
 
 
-def observations(run: Run, audit: str, name: str, key: str) -> None:
-    """One of the tables that an audit left, as it is."""
-    frame, alt = of_run(run, audit, name), f"{audit}, {name}"
-    show(frame, named(run, name), key, alt, f"The run has no table of {name}.", about=kept.of_run(run))
+def observations(here: state.Selection, run: Run, audit: str, name: str, key: str) -> None:
+    """One of the tables that an audit left; events in its words stand there by their names, in its downloads by ids."""
+    whole, alt, mapping = of_run(run, audit, name), f"{audit}, {name}", revision_facts.event_map(here.entry)
+    about, frame = f"{kept.of_run(run)} {'ids' if mapping is None else 'names'}", whole
+    if _WORDS in whole:
+        frame = whole.assign(**{_WORDS: [event_names.with_names(mapping, str(words)) for words in whole[_WORDS]]})
+    show(frame, named(run, name), key, alt, f"The run has no table of {name}.", about=about, whole=whole)
 
 
 def of_run(run: Run, audit: str, name: str) -> pd.DataFrame:

@@ -11,7 +11,8 @@ import pytest
 from auditlib.events.event_map import EventMap
 from auditlib.runs.origins import note_origin
 from auditlib.runs.request import AuditRequest
-from auditlib.views.report import _with_names, _wrong_sequences, to_html
+from auditlib.views.event_names import with_names
+from auditlib.views.report import _wrong_sequences, to_html
 from tests.web.world import a_run, make_world
 
 PAYLOADS = (
@@ -95,9 +96,13 @@ def test_prefixes_stand_in_the_report_by_their_names(tmp_path):
 def test_a_prefix_in_a_note_stands_there_by_its_names_and_other_numbers_as_they_are():
     mapping = EventMap.build(["opened", "tested"])
     assert (
-        _with_names(mapping, "over in 1-3-4, of 1-2 or 2026-12-01") == "over in “opened → tested”, of 1-2 or 2026-12-01"
+        with_names(mapping, "over in 1-3-4, of 1-2 or 2026-12-01") == "over in “opened → tested”, of 1-2 or 2026-12-01"
     )
-    assert _with_names(None, "over in 1-3-4") == "over in 1-3-4"
+    assert with_names(None, "over in 1-3-4") == "over in 1-3-4"
+    assert (
+        with_names(mapping, "row 0, event 1 is 3, the request has 44; prefill") == "row 0, event 1 is “opened”, "
+        "the request has “<unused id 44>”; prefill"
+    )
 
 
 @pytest.mark.parametrize("elsewhere", ["nowhere", "another map"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from auditlib.runs.folder import write_run
 from auditlib.web import parts_cases
 from tests.web.opening import opened, settings_for, words
 from tests.web.world import a_run, make_world
@@ -132,3 +135,32 @@ def test_pages_say_of_an_approved_run_that_no_fault_was_planted(tmp_path, monkey
     settings_for(monkeypatch, tmp_path / "h", world.store, world.runs)
     for page in ("verdict", "causality"):
         assert "but no fault was planted to test them" in words(opened(page, revision=run.revision))
+
+
+def test_events_in_what_audits_note_stand_on_pages_by_their_names(tmp_path, monkeypatch):
+    world = make_world(tmp_path)
+    ids = world.sound.event_map.encode(["opened", "closed"])
+    detail = f"row 0, event 1 is {ids[0]}, the request has {ids[1]}; prefill the request anew"
+    trials = pd.DataFrame(
+        {"alteration": ["one event"], "field": ["events"], "expected": ["r"], "outcome": ["r"], "detail": [detail]}
+    )
+    note = f"Shortest held-out prefix over the tolerance: {'-'.join(map(str, (1, *ids)))} (3 events)"
+    with_note(world, note, {("cache identity", "trials"): trials})
+    settings_for(monkeypatch, tmp_path / "h", world.store, world.runs)
+    link = {"revision": world.faulty.digest, "run": NOTED}
+    assert "tolerance: “opened → closed” (3 events)" in words(opened("cache_parity", **link, section="Probes"))
+    table = opened("cache_parity", **link, section="Cache identity").dataframe[0].value
+    assert list(table["detail"]) == ["row 0, event 1 is “opened”, the request has “closed”; prefill the request anew"]
+
+
+NOTED = "20261130T130000Z-aaaaaaaa"
+
+
+def with_note(world, note, found):
+    """Write the refused run anew, with a note of the audit of cache parity and these tables."""
+    manifest, report = (
+        {**json.loads(json.dumps(one)), "run": NOTED} for one in (world.refused.manifest, world.refused.report)
+    )
+    manifest.pop("files")
+    report["audits"]["cache parity"]["notes"] = [note]
+    write_run(world.runs, NOTED, manifest=manifest, report=report, tables=found, policy=b"{}")
