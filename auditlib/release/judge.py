@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from auditlib.release.checks import Check, Measured, MeasurementLike, Status, check, holds, observations, tolerance
 from auditlib.release.headline import headline
 from auditlib.release.limits import LIMITS, Limit, Limits, finite
+from auditlib.release.report_checks import lacking_checks
 
 FAILURES = (
     "cache parity", "padding emission", "event grammar", "end-token coverage", "causality", "cache identity",
@@ -178,7 +179,7 @@ def _spared(limit: Limit, found: Measured) -> bool:
 
 
 def approved(report: Mapping[str, object]) -> bool:
-    """Whether a report says yes, read strictly: every required audit, every check, every decision, no failure.
+    """Whether a report says yes, read strictly: every required audit and check, every decision, no failure.
 
     Anything missing or of another type is a no, so a report that somebody cut short cannot turn into an approval.
     """
@@ -189,7 +190,7 @@ def approved(report: Mapping[str, object]) -> bool:
         return False
     if not set(REQUIRED_AUDITS) <= set(audits) or not all(_audit_passed(one) for one in audits.values()):
         return False
-    return _all_allowed(decision)
+    return not lacking_checks(report) and _all_allowed(decision)
 
 
 def _audit_passed(audit: object) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from auditlib.release.evidence import EvidenceFile, missing_limits
 from auditlib.release.judge import approved
+from auditlib.release.report_checks import lacking_checks
 
 SERVING = "serving limits"
 """The one failure that a run cannot measure: a policy that states limits on serving leaves it to a bench."""
@@ -17,7 +18,7 @@ SERVING = "serving limits"
 class Settled:
     """Failures and what is missing after the evidence, and whether the gate lets the release through.
 
-    `shortfalls` are sentences on the evidence that lacks checks.
+    `shortfalls` are sentences on checks that the report or the evidence lacks.
     """
 
     failures: tuple[str, ...]
@@ -39,14 +40,22 @@ def settle(report: Mapping[str, Any], policy: Mapping[str, Any], evidence: Seque
     """
     asked = "serving" in policy or SERVING in report["not_measured"]
     statuses = {one.status for one in evidence} | ({_of_bench(policy, evidence)} if asked else set())
+    lacking = lacking_checks(report)
     missing = [name for name in report["not_measured"] if name != SERVING]
+    missing += [name for name in lacking if name not in (*missing, *report["failures"])]
     missing += [SERVING] * ("not measured" in statuses)
     failures = [name for name in report["failures"] if name != SERVING]
     failures += [SERVING] * ("failed" in statuses or SERVING in report["failures"])
     rest = {**report, "failures": failures, "not_measured": missing}
     # No status at all is within "passed" as well: where no limit on serving is stated, no bench is needed.
-    shortfalls = tuple(one.shortfall for one in evidence if one.lacks)
+    shortfalls = (*_short(lacking), *(one.shortfall for one in evidence if one.lacks))
     return Settled(tuple(failures), tuple(missing), approved(rest) and statuses <= {"passed"}, shortfalls)
+
+
+def _short(lacking: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """One sentence on each audit of the report that lacks checks."""
+    for audit, lacks in lacking.items():
+        yield f"report.json has not the checks of {audit} ({'; '.join(lacks)}); audit again"
 
 
 def _of_bench(policy: Mapping[str, Any], evidence: Sequence[EvidenceFile]) -> str:
