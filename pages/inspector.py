@@ -53,5 +53,7 @@ with place:
         st.caption(TERMS["cache identity"])
         parts_reuse.reuse(seen, mapping, parts_edit.edited_ids(seen, mapping), tolerance)
     else:
-        st.caption("Share of its attention that each event gives to each earlier one; each row sums to 100 %.")
+        st.caption(
+            "Share of its attention that each event (row) gives to each earlier one (column); each row sums to 100 %."
+        )
         parts_attention.attended(seen)

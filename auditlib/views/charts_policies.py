@@ -52,13 +52,18 @@ def stops(rates: pd.DataFrame) -> go.Figure:
     labels, whole = (with_labels(rates, "setting")[name] for name in ("label", "whole"))
     drawn = figure("How sequences stop", "share of sequences", "", height=150 + 34 * len(rates))
     for name, colour, pattern in _STOPS:
-        counts = parts[name]
+        # A bar of no length is still a line at the end of its row, in a colour that says something else.
+        counts = np.where(parts[name] > 0, parts[name], np.nan)
+        if np.isnan(counts).all():
+            continue
         bars = go.Bar(x=counts / np.maximum(totals, 1), y=labels, orientation="h", name=name.replace("_", " "))
         bars.marker = {"color": colour, "pattern": {"shape": pattern}}
         bars.customdata, bars.hovertext = np.column_stack([counts, totals]), whole
         counted = "%{customdata[0]:.0f} of %{customdata[1]:.0f}<extra></extra>"
         bars.hovertemplate = f"%{{hovertext}}: {bars.name} {counted}"
         drawn.add_trace(bars)
+    if not drawn.data:
+        return nothing("No sequence was decoded.")
     drawn.update_layout(barmode="stack")
     drawn.update_xaxes(tickformat=".0%", range=[0, 1])
     drawn.update_yaxes(type="category", autorange="reversed")

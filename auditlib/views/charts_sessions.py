@@ -109,7 +109,7 @@ def transitions(names: Sequence[str], counts: np.ndarray, legal: np.ndarray | No
 
 def _name_cells(drawn: go.Figure, rows: list[str], columns: list[str]) -> None:
     """Names beside and under the cells: all of them where they are few, those beside in two lines to leave room."""
-    drawn.update_xaxes(type="category", side="bottom", tickangle=-90, title_standoff=10)
+    drawn.update_xaxes(type="category", side="bottom", tickangle=-90)
     drawn.update_yaxes(type="category", autorange="reversed")
     if len(rows) > _ALL_NAMED:
         return

@@ -44,7 +44,8 @@ def attention(weights: np.ndarray, names: Sequence[str], title: str) -> go.Figur
     shown = np.where(np.tri(len(shown), dtype=bool), shown, np.nan)
     labels = [f"{first + place}. {in_figure(name, 16)}" for place, name in enumerate(names[first:])]
     cells = [[None if np.isnan(cell) else float(cell) for cell in row] for row in shown]
-    drawn = figure(in_figure(title, 80), "looked back at", "event", height=220 + 24 * max(len(labels), 8))
+    # Nothing beside the axes: plotly writes such words over slanted labels; the page says which axis is which.
+    drawn = figure(in_figure(title, 80), "", "", height=220 + 24 * max(len(labels), 8))
     # No scale of its own: Streamlit's begins at the background of either theme, and ends far from it.
     heat = go.Heatmap(z=cells, x=labels, y=labels, zmin=0, zmax=1, hoverongaps=False)
     heat.colorbar = {**bar_above("share"), "tickformat": ".0%"}
@@ -57,7 +58,7 @@ def attention(weights: np.ndarray, names: Sequence[str], title: str) -> go.Figur
     drawn.add_trace(heat)
     drawn.update_layout(margin={"t": 110})
     drawn.update_yaxes(type="category", autorange="reversed")
-    drawn.update_xaxes(type="category", tickangle=-90, title_standoff=10)
+    drawn.update_xaxes(type="category", tickangle=-90)
     return drawn
 
 

@@ -40,6 +40,10 @@ def checks(run: Run, audits: Sequence[str], key: str) -> None:
     found = [(audit, check) for audit in audits for check in run.report["audits"].get(audit, {}).get("checks", ())]
     rows = failed_first(found)
     frame, whole = (pd.DataFrame([one(*row) for row in rows]) for one in (check_row, check_facts))
+    # The audit last, or not at all where there is one: names of checks are long, and what is read is the value.
+    frame = frame[
+        [*(name for name in frame if name != "audit"), *(["audit"] if len(audits) > 1 and len(frame) else [])]
+    ]
     alt, about = f"Checks of {', '.join(audits)}", kept.of_run(run)
     show(frame, named(run, "checks"), key, alt, "No check was made.", about=about, whole=whole)
 

@@ -96,7 +96,15 @@ def test_rates_carry_their_counts_and_end_at_the_upper_bound():
 
 def test_stops_add_up_to_all_sequences_of_a_setting():
     figure = charts_policies.stops(rates())
-    assert np.sum([trace.x for trace in figure.data], axis=0) == pytest.approx([1.0, 1.0])
+    assert np.nansum([trace.x for trace in figure.data], axis=0) == pytest.approx([1.0, 1.0])
+
+
+def test_what_stopped_no_sequence_has_neither_a_bar_nor_a_word():
+    figure = charts_policies.stops(rates())
+    assert {trace.name for trace in figure.data} == {"ended by choice", "forced end", "capped"}
+    assert not any(0 in trace.x for trace in figure.data)
+    none = rates().assign(sequences=0, capped=0, forced=0)
+    assert "No sequence" in charts_policies.stops(none).layout.annotations[0].text
 
 
 def test_a_forbidden_step_is_crossed_and_one_that_happened_is_told_apart():

@@ -164,3 +164,11 @@ def with_note(world, note, found):
     manifest.pop("files")
     report["audits"]["cache parity"]["notes"] = [note]
     write_run(world.runs, NOTED, manifest=manifest, report=report, tables=found, policy=b"{}")
+
+
+@pytest.mark.usefixtures("place")
+def test_tables_of_checks_show_the_value_before_the_audit_and_the_audit_only_where_there_are_two():
+    several = list(opened("policies", section="Checks").dataframe[0].value.columns)
+    assert several[:4] == ["status", "check", "value", "limit"]
+    assert several[-1] == "audit"
+    assert "audit" not in opened("cache_parity", section="Probes").dataframe[0].value.columns
