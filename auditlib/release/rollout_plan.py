@@ -11,6 +11,7 @@ from typing import Any
 
 from auditlib.errors import PolicyError
 from auditlib.release.documents import canonical, is_format, read_object
+from auditlib.release.limits import finite
 
 RELEASED = "released"
 SHADOW = "shadow"
@@ -18,6 +19,7 @@ COMPARED_RATES = ("invalid", "error", "slow")
 """Rates of the new arm that are held against the fallback's."""
 
 _MOST_ROWS = 10**9
+_MOST_SECONDS = 10**9  # thirty years; more would not fit the microseconds that times are counted in
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +145,9 @@ def _wholeness(document: Mapping[str, Any]) -> Wholeness:
     names = {field.name for field in fields(Wholeness)}
     _check(not set(given) - names, '"whole"', f"made of {', '.join(sorted(names))}, and nothing else")
     for name, value in given.items():
-        sound = _number(value) and value >= 0 if name.endswith("_seconds") else _share(value)
-        _check(sound, f'"{name}"', "seconds from 0" if name.endswith("_seconds") else "a number between 0 and 1")
+        sound = _number(value) and 0 <= value <= _MOST_SECONDS if name.endswith("_seconds") else _share(value)
+        wanted = f"seconds from 0 to {_MOST_SECONDS:,}" if name.endswith("_seconds") else "a number between 0 and 1"
+        _check(sound, f'"{name}"', wanted)
     return Wholeness(**given)
 
 
@@ -160,7 +163,7 @@ def _check(sound: bool, where: str, wanted: str) -> None:
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return finite(value) is not None  # an integer beyond the largest float is none either
 
 
 def _share(value: Any) -> bool:

@@ -25,7 +25,7 @@ def stage_of(chain: Chain) -> Stage:
 
 
 def watched_stage(chain: Path, trust: Path, artifact: Path) -> Callable[[], Stage]:
-    """A look at a rollout's stage: the chain is verified whole again whenever its file has changed.
+    """A look at a rollout's stage: the chain is verified whole again whenever it, its head or the trust file changed.
 
     InputError unless the rollout is about the artifact in that folder and about the fallback that it names. What is
     wrong with the chain or the trust file is raised here and by each look.
@@ -37,12 +37,13 @@ def watched_stage(chain: Path, trust: Path, artifact: Path) -> Callable[[], Stag
             f"{chain}: the rollout is about artifact {begun.artifact[:19]}… with fallback {begun.fallback[:19]}…, "
             f"{artifact} is {opened.digest[:19]}… with {opened.fallback[:19]}…; serve what the rollout is about"
         )
-    seen: dict[tuple[int, int], Stage] = {}
+    # The trust file too: a key that was revoked since must not go on moving what is served.
+    files = (chain, chain.with_name(f"{chain.name}.head"), trust)
+    seen: dict[tuple[tuple[int, int, int], ...], Stage] = {}
 
     def look() -> Stage:
         """The stage now. What is wrong with a chain is never remembered, so that each look raises it."""
-        found = chain.stat()
-        state = (found.st_mtime_ns, found.st_size)
+        state = tuple((found.st_mtime_ns, found.st_size, found.st_ino) for found in (path.stat() for path in files))
         known = seen.get(state)
         if known is None:
             known = stage_of(read_chain(chain, load_trust(trust)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 
 import pyarrow.parquet as pq
@@ -10,6 +11,7 @@ import pytest
 
 from auditlib.cli.main import main
 from auditlib.errors import InputError, PrefixgateError
+from auditlib.release.refusals import RefusedError
 from auditlib.runs.package import PackageRequest, package_run
 from auditlib.runs.rollout_stage import watched_stage
 from auditlib.serving.arms import Stage
@@ -120,6 +122,20 @@ def test_a_pause_is_seen_and_so_is_its_end(desk):  # noqa: F811
     assert look() == Stage("paused", 0.0)
     desk("resume", "--comment", "back")
     assert look() == Stage("shadow", 0.0, shadow=True)
+
+
+def test_a_key_that_was_revoked_moves_what_is_served_no_more_though_the_chain_stays_as_it_is(desk):  # noqa: F811
+    desk.to_shadow()
+    desk.trust = desk.folder / "own-trust.json"
+    desk.trust.write_bytes((desk.root / "trust.json").read_bytes())
+    look = watched_stage(desk.folder / "c.jsonl", desk.trust, desk.root / "artifact")
+    assert look() == Stage("shadow", 0.0, shadow=True)
+    document = json.loads(desk.trust.read_text())
+    document["keys"][0]["revoked"] = True
+    desk.trust.write_text(json.dumps(document))
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="revoked"):
+            look()
 
 
 def test_a_rollout_of_another_artifact_is_not_served(desk, another):  # noqa: F811
