@@ -441,9 +441,32 @@ def test_a_check_of_a_replay_that_says_less_is_not_taken(name, value):
     ],
 )
 def test_after_the_release_what_is_served_is_held_against_what_was_released(sound, rows, health, said):
-    wrong = list(what_is_wrong(sound.read(), live([*stages("canary 50"), *rows]), health))
+    wrong = list(what_is_wrong(sound.read(), live([*stages("canary 50"), *rows]), health, at(7100)))
     assert (not wrong) == (not said)
     assert said in " ".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("now", "unread", "said"),
+    [
+        (7000 + 3600, 0, ""),
+        (7000 + 3602, 0, "no row is newer than 3600 seconds: what is served now was not seen"),
+        (7000 - 299, 0, ""),
+        (7000 - 301, 0, "1 row(s) since the release are from the future; compare the clocks"),
+        (7100, 1, "1 row(s) of the log cannot be read"),
+    ],
+)
+def test_a_log_that_does_not_show_what_is_served_now_is_no_proof_of_it(sound, now, unread, said):
+    rows = live([*stages("canary 50"), row(1, "released", "new", 7000)])
+    wrong = list(what_is_wrong(sound.read(), replace(rows, unread={"a reason": unread}), None, at(now)))
+    assert (not wrong) == (not said)
+    assert said in " ".join(wrong)
+
+
+def test_a_few_unreadable_rows_among_many_are_let_pass_as_in_a_stage(sound):
+    many = [row(number, "released", "new", 7000 + number) for number in range(100)]
+    rows = replace(live([*stages("canary 50"), *many]), unread={"a reason": 1})
+    assert list(what_is_wrong(sound.read(), rows, None, at(7200))) == []
 
 
 def test_before_the_release_nothing_is_served_as_released(tmp_path):
