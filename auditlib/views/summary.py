@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from auditlib.numbers import number
+from auditlib.release.judge import approved
+from auditlib.release.report_checks import lacking_checks
 
 _NOT_TRIED = ("not applicable", "equivalent")
 
@@ -17,6 +19,8 @@ def headline(report: Mapping[str, Any]) -> str:
     """
     failures, missing = report["failures"], report["not_measured"]
     if not failures and not missing:
+        if not approved(report):
+            return f"not approved; {_lacking(report)}; audit again"
         untested = untested_by_faults(report)
         return f"approved: {_count(report)} checks within their limits{f', but {untested}' if untested else ''}"
     parts = []
@@ -29,6 +33,13 @@ def headline(report: Mapping[str, Any]) -> str:
     if missing:
         parts.append(f"not measured: {', '.join(missing)}")
     return "; ".join(parts) if failures else f"not approved; {parts[0]}"
+
+
+def _lacking(report: Mapping[str, Any]) -> str:
+    """What keeps a report without a failure from being a yes: checks that it lacks, as those of older versions do."""
+    found = [f"{audit}, {words}" for audit, lacks in lacking_checks(report).items() for words in lacks]
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"the report lacks what a release needs: {found[0]}{more}" if found else "the report does not hold together"
 
 
 def untested_by_faults(report: Mapping[str, Any]) -> str:

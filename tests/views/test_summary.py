@@ -30,7 +30,9 @@ def fault(outcome):
     ],
 )
 def test_an_approval_says_so_when_no_planted_fault_tested_its_checks(approved, self_check, said):
-    sentence = headline({**approved.report, "self_check": self_check})
+    spared = {"not_applicable": {"planted faults missed": "none can be planted"}}
+    audits = {name: {**result, **spared} for name, result in approved.report["audits"].items()}
+    sentence = headline({**approved.report, "audits": audits, "self_check": self_check})
     assert sentence.startswith("approved: ")
     assert said in sentence
     assert ("fault" in sentence) == bool(said)
@@ -45,3 +47,14 @@ def test_reports_carry_that_no_fault_was_planted(approved):
 
 def test_a_refusal_needs_no_such_words(approved):
     assert "fault" not in headline({**approved.report, "failures": ["causality"]})
+
+
+def test_a_report_without_a_failure_that_lacks_a_check_is_not_called_approved(approved):
+    audits = dict(approved.report["audits"])
+    parity = audits["cache parity"]
+    fewer = {**parity, "checks": [check for check in parity["checks"] if check["name"] != "long chunks"]}
+    said = headline({**approved.report, "audits": {**audits, "cache parity": fewer}})
+    assert said == (
+        'not approved; the report lacks what a release needs: cache parity, "long chunks" is missing; audit again'
+    )
+    assert headline({**approved.report, "decision": {}}).startswith("not approved; ")
