@@ -27,7 +27,7 @@ def downstream(steps: pd.DataFrame) -> go.Figure:
         line.customdata = [[in_hover(name)] for name in shown["event"]]
         line.hovertemplate = f"%{{customdata[0]}}: %{{y:.4f}} {column} the edit<extra></extra>"
         drawn.add_trace(line)
-    moved = go.Bar(x=shown["number"], y=shown["moved"], name="moved: what may follow it", opacity=0.35)
+    moved = go.Bar(x=shown["number"], y=shown["moved"], name="moved: what may follow it", opacity=0.7)
     moved.marker = {"color": RED, "pattern": {"shape": "/"}}
     moved.hovertemplate = "after it, %{y:.1%} of the probability stands elsewhere<extra></extra>"
     drawn.add_trace(moved)

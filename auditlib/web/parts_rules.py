@@ -104,7 +104,8 @@ def _save(here: state.Selection, accepted: list[Proposal]) -> None:
         key="save-rules",
         icon=":material/download:",
     )
-    st.caption("They become a revision's rules in training: `python -m auditlib train --rules event_order.json …`")
+    # not a caption: a command in one is too faint to be read in dark mode
+    st.markdown("They become a revision's rules in training: `python -m auditlib train --rules event_order.json …`")
 
 
 def _breakers(here: state.Selection, found: Mined, accepted: list[Proposal]) -> None:
