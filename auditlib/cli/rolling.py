@@ -163,12 +163,12 @@ def _advance(options: argparse.Namespace) -> int:
 
 def _documents(options: argparse.Namespace) -> list[Document]:
     """The documents named, each verified to be about the artifact of the chain."""
-    artifact = read_chain(options.chain, load_trust(options.trust)).standing.artifact
+    standing = read_chain(options.chain, load_trust(options.trust)).standing
     found = []
     for kind, path in (("replay", options.replay), ("bench", options.bench)):
         if path is not None:
-            found.append(require_passed(read_evidence(path), kind, artifact))
-    found += _verdict(options, artifact)
+            found.append(require_passed(read_evidence(path), kind, standing.artifact, standing.tolerance))
+    found += _verdict(options, standing.artifact)
     if not found:
         raise InputError("nothing to go by; give --log in a stage, --replay before the first, --verdict to open it")
     return found

@@ -15,7 +15,7 @@ from auditlib.errors import InputError, IntegrityError
 from auditlib.release.checks import holds
 from auditlib.release.digests import digest_of, hex_of
 from auditlib.release.documents import LARGEST, is_format, read_object
-from auditlib.release.evidence_checks import lacking
+from auditlib.release.evidence_checks import lacking, too_wide
 from auditlib.release.limits import finite
 
 KINDS = ("bench", "rehearsal", "replay")
@@ -126,15 +126,26 @@ def parse_entry(entry: Mapping[str, Any]) -> EvidenceFile:
     return replace(found, lacks=tuple(dict.fromkeys(lacking(found.kind, found.checks))))
 
 
-def evidence_for(artifact: str | None, paths: Sequence[Path]) -> tuple[EvidenceFile, ...]:
+def held_to(found: EvidenceFile, tolerance: float | None) -> EvidenceFile:
+    """The same evidence, "not measured" where its logits were held against more than `tolerance`, or that is None."""
+    eased = tuple(too_wide(found.kind, found.checks, tolerance))
+    if not eased:
+        return found
+    return replace(
+        found, lacks=(*found.lacks, *eased), status="not measured" if found.status == "passed" else found.status
+    )
+
+
+def evidence_for(artifact: str | None, paths: Sequence[Path], tolerance: float | None) -> tuple[EvidenceFile, ...]:
     """Evidence in the files at `paths`, by kind; `artifact` is the digest ("sha256:…") of what is signed for.
 
+    `tolerance` (logits) is that of the run which the artifact was packaged from; None where it measured none.
     InputError for evidence without an artifact or two documents of one kind, IntegrityError for evidence about another
     artifact.
     """
     if paths and artifact is None:
         raise InputError("evidence is about a packaged artifact; name its folder with --artifact too")
-    found = [read_evidence(path) for path in paths]
+    found = [held_to(read_evidence(path), tolerance) for path in paths]
     for path, one in zip(paths, found, strict=True):
         if one.artifact != artifact:
             raise IntegrityError(

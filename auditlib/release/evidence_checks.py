@@ -34,6 +34,19 @@ def lacking(kind: str, checks: Checks, document: Mapping[str, Any] | None = None
     yield from _stated(kind, checks, document or {})
 
 
+def too_wide(kind: str, checks: Checks, tolerance: float | None) -> Iterator[str]:
+    """Checks of a document that were held against more than the tolerance (logits) of its artifact; None allows none.
+
+    The tolerance is that of one artifact, so the document alone cannot tell.
+    """
+    for limit in (one for one in LIMITS_OF[kind] if one.at_most == TOLERANCE):
+        for one in checks:
+            held = finite(one["limit"]) if (one["audit"], one["name"]) == (limit.audit, limit.check) else None
+            if held is not None and (tolerance is None or held > tolerance):
+                most = "no tolerance, which its run did not measure" if tolerance is None else f"{tolerance:g}"
+                yield f'"{limit.check}" was held against {held:g} instead of {most}'
+
+
 def _not_applicable(kind: str, document: Mapping[str, Any]) -> set[str]:
     """Names of the checks for which a document gives a reason why there is none."""
     given = document.get("not_applicable")

@@ -14,7 +14,7 @@ from auditlib.release.documents import read_object
 from auditlib.release.evidence import evidence_for
 from auditlib.release.settling import Settled, settle
 from auditlib.release.statement import Bound, Place, Review, build_statement
-from auditlib.release.subjects import ARTIFACT, folder_digests
+from auditlib.release.subjects import ARTIFACT, folder_digests, held_against
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ def facts_of(
     try:
         listed, revision = manifest["files"]["report.json"], hex_of(manifest["revision"]["digest"])
         same = [(report["run"], manifest["run"]), (report["revision"], manifest["revision"]["digest"])]
+        tolerance = held_against(report) if evidence else None
         same += [(report["snapshot"], manifest["snapshot"]["digest"]), (listed, digest)]
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"{run_folder} lacks what a verdict names: {error!r}; audit again") from error
@@ -62,7 +63,7 @@ def facts_of(
         raise IntegrityError(f"{report_file} and the manifest beside it do not belong together; audit again")
     packaged = {} if artifact is None else folder_digests(artifact)
     named = packaged.get("artifact.json")
-    given = evidence_for(None if named is None else f"sha256:{named}", evidence)
+    given = evidence_for(None if named is None else f"sha256:{named}", evidence, tolerance)
     files = {ARTIFACT + name: found for name, found in packaged.items()}
     files |= {one.name: hex_of(one.digest) for one in given}
     subjects = {"revision.json": revision, "report.json": hex_of(digest), **files}

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from auditlib.errors import InputError, IntegrityError
-from auditlib.release.evidence import EvidenceFile
+from auditlib.release.evidence import EvidenceFile, held_to
 from auditlib.release.keys import key_id
 from auditlib.release.rollout_chain import Chain, begin_chain, extend_chain
 from auditlib.release.rollout_decision import Decision, decide
@@ -153,8 +153,12 @@ def require_same_log(chain: Chain, log: LogLike) -> None:
                 )
 
 
-def require_passed(found: EvidenceFile, kind: str, artifact: str) -> Document:
-    """The evidence as a document to move on; IntegrityError unless it is of this kind and artifact, and passed."""
+def require_passed(found: EvidenceFile, kind: str, artifact: str, tolerance: float) -> Document:
+    """The evidence as a document to move on; IntegrityError unless it is of this kind and artifact, and passed.
+
+    `tolerance`: what the artifact's logits may differ by, as the rollout's chain has it.
+    """
+    found = held_to(found, tolerance)
     if (found.kind, found.artifact) != (kind, artifact):
         raise IntegrityError(f"the document is no {kind} of this artifact; run {kind} on it")
     if found.lacks:

@@ -8,7 +8,7 @@ import pytest
 
 from auditlib.cli.main import main
 from auditlib.errors import InputError
-from auditlib.release.evidence import KINDS, parse_entry, read_evidence
+from auditlib.release.evidence import KINDS, held_to, parse_entry, read_evidence
 from auditlib.release.serving_limits import LIMITS_OF
 from auditlib.release.verdict import sign_run, verify_verdict
 from auditlib.serving.planted_failures import FAILURES
@@ -98,9 +98,22 @@ def test_a_check_that_was_held_against_more_than_its_limit_counts_as_none(desk, 
     checks = whole_checks(kind)
     name, limit = checks[number]["name"], checks[number]["limit"]
     if name == "saved logits":
-        return  # held against a tolerance that is measured anew on each device
+        return  # held against a tolerance, see below
     checks[number] = {**checks[number], "limit": limit + 1, "value": limit + 0.5}
     desk.refuses(desk.evidence(kind, checks), f'"{name}" was held against {limit + 1} instead of {limit}')
+
+
+def test_saved_logits_are_held_against_the_tolerance_of_the_run_and_no_wider_one(desk):
+    eased = [{**one, "limit": 5e-5} if one["name"] == "saved logits" else one for one in whole_checks("replay")]
+    desk.refuses(desk.evidence("replay", eased), '"saved logits" was held against 5e-05 instead of 4e-05')
+
+
+@pytest.mark.parametrize(("tolerance", "status"), [(4e-5, "passed"), (3e-5, "not measured"), (None, "not measured")])
+def test_evidence_is_held_to_the_tolerance_in_hand(desk, tolerance, status):
+    found = held_to(read_evidence(desk.evidence("replay", whole_checks("replay"))), tolerance)
+    assert (found.status, bool(found.lacks)) == (status, status != "passed")
+    bench = read_evidence(desk.evidence("bench", whole_checks("bench")))
+    assert held_to(bench, tolerance) == bench
 
 
 def test_a_percentile_of_too_few_requests_counts_as_none(desk):

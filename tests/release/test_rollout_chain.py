@@ -383,8 +383,14 @@ GOOD_BENCH = {**GOOD_REPLAY, "kind": "bench", "checks": whole_checks("bench")}
 DIGEST = f"sha256:{5:064x}"
 
 
-def taken(document, kind="replay"):
-    return require_passed(parse_evidence(document, DIGEST), kind, NEW)
+def taken(document, kind="replay", tolerance=1e-3):
+    return require_passed(parse_evidence(document, DIGEST), kind, NEW, tolerance)
+
+
+def test_a_replay_under_a_wider_tolerance_than_the_artifacts_moves_nothing():
+    assert taken(GOOD_REPLAY, tolerance=4e-5) == Document("replay", DIGEST)
+    with pytest.raises(IntegrityError, match='"saved logits" was held against 4e-05 instead of 3e-05'):
+        taken(GOOD_REPLAY, tolerance=3e-5)
 
 
 @pytest.mark.parametrize("document", [GOOD_REPLAY, GOOD_BENCH], ids=lambda one: one["kind"])
