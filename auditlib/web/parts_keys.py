@@ -50,7 +50,8 @@ def key_form(desk: Desk) -> None:
     if pressed:
         attempt(lambda: _made(desk, person or "", passphrase, again), {"key-person": name})
     if desk.reviewer is not None or desk.settings.trust.exists():
-        st.caption(
+        # not a caption: a command in one is too faint to be read in dark mode
+        st.markdown(
             "A key made here counts once whoever keeps the trust file has added it, with "
             "`python -m auditlib keys add` and the file that lies beside the key."
         )

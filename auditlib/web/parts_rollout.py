@@ -77,7 +77,7 @@ def coming(decision: Decision, standing: Standing) -> None:
     kind = {"promote": st.success, "hold": st.info, "pause": st.warning, "roll back": st.error}[decision.action]
     kind("\n\n".join([words, *(in_markdown(_sentence(reason), 500) for reason in decision.reasons)]))
     if decision.action != "hold":
-        st.caption(_SIGNED)
+        st.markdown(_SIGNED)  # not a caption: a command in one is too faint to be read in dark mode
     if not decision.needed:
         return
     st.subheader("Sample", help="What this stage must have seen before it may be left, whatever was seen so far.")

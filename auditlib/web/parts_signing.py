@@ -54,7 +54,8 @@ def sign_form(desk: Desk, run: Run, form: Sent | None) -> None:
         return
     keys = list(desk.keys())
     if not keys:
-        st.text(f"There is no key yet.{'' if desk.reviewer else ' The first one made here starts the trust file.'}")
+        first = not desk.reviewer and not desk.settings.trust.exists()
+        st.text(f"There is no key yet.{' The first one made here starts the trust file.' if first else ''}")
         parts_keys.key_form(desk)
         return
     if desk.all_signed(run, datetime.now(UTC)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from types import SimpleNamespace
 
 import pandas as pd
@@ -11,7 +12,8 @@ from streamlit.testing.v1 import AppTest
 
 from auditlib.runs.folder import write_run
 from auditlib.web import parts_cases
-from tests.web.opening import opened, settings_for, words
+from tests.release.cases import trusted
+from tests.web.opening import ROOT, opened, settings_for, words
 from tests.web.world import a_run, make_world
 
 
@@ -151,6 +153,25 @@ def test_events_in_what_audits_note_stand_on_pages_by_their_names(tmp_path, monk
     assert "tolerance: “opened → closed” (3 events)" in words(opened("cache_parity", **link, section="Probes"))
     table = opened("cache_parity", **link, section="Cache identity").dataframe[0].value
     assert list(table["detail"]) == ["row 0, event 1 is “opened”, the request has “closed”; prefill the request anew"]
+
+
+def test_a_key_made_beside_a_trust_file_is_not_said_to_start_it(world, tmp_path, monkeypatch):
+    settings_for(monkeypatch, tmp_path, world.store, world.runs)
+    assert "The first one made here starts the trust file." in words(opened("verdict"))
+    (tmp_path / "trust.json").write_text(json.dumps(trusted("ada")))
+    said = words(opened("verdict"))
+    assert "There is no key yet." in said
+    assert "starts the trust file" not in said
+    assert "counts once whoever keeps the trust file has added it" in said
+
+
+COMMAND_IN_CAPTION = re.compile(r"st\.caption\([^)]*`", re.DOTALL)
+
+
+def test_no_caption_holds_a_command():
+    """Captions are drawn at 60 % of their colour: a command, which has one of its own, cannot be read so in dark."""
+    files = [*(ROOT / "pages").glob("*.py"), *(ROOT / "auditlib" / "web").glob("*.py")]
+    assert [file.name for file in files if COMMAND_IN_CAPTION.search(file.read_text(encoding="utf-8"))] == []
 
 
 NOTED = "20261130T130000Z-aaaaaaaa"
