@@ -282,6 +282,16 @@ class PadIdIsTheMask(Plain):
         super().check_room(lengths.clamp(max=self.context_length))
 
 
+class EndIsTheMask(Plain):
+    """The end has padding's id in this decoder's own vocabulary, so that the cached path masks both."""
+
+    def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, PlainCache]:
+        return super().prefill(events, valid & (events != 2))
+
+    def extend(self, events: Tensor, valid: Tensor, cache: PlainCache) -> tuple[Tensor, PlainCache]:
+        return super().extend(events, valid & (events != 2), cache)
+
+
 class OneRowDropsMask(Plain):
     """A batch of one is taken to be unpadded."""
 
@@ -483,8 +493,8 @@ _BY_CHECK: dict[tuple[str, str], tuple[type[Plain], ...]] = {
     ("causality", "jacobian"): (SeesLaterFaintly,),
     ("causality", "finite poison"): (SeesLater,),
     ("causality", "not finite logits"): (NotANumber,),
-    ("cache parity", "single events"): (StaleKey, PlaceRestarts, PlaceFromHeads, FirstKeyOnly, WindowTooEarly),
-    ("cache parity", "chunks of 2, 3 and 5"): (ChunkWrongCorner, AppendNoMask),
+    ("cache parity", "single events"): (StaleKey, PlaceRestarts, PlaceFromHeads, FirstKeyOnly, WindowTooEarly, EndIsTheMask),
+    ("cache parity", "chunks of 2, 3 and 5"): (ChunkWrongCorner, AppendNoMask, EndIsTheMask),
     ("cache parity", "long chunks"): (LongChunkWrongCorner,),
     ("cache parity", "uneven rows"): (UniformAdvance,),
     ("cache parity", "one-event prefill"): (PlaceRestarts,),

@@ -12,12 +12,12 @@ from auditlib.errors import InputError
 from auditlib.events.prefixes import PrefixTrie
 
 Row = tuple[int, ...]
-"""Ids of a prefix: the start token and the events after it; the end is predicted, never read."""
+"""Ids of a prefix: the start token and the events after it; no session's prefix holds an end."""
 
 # Lengths at which blocks, windows and position tables of decoders tend to end, each with its two neighbours. To these
 # come those that the decoder itself names.
 _BLOCKS = (2, 4, 8, 16, 32, 64, 128, 256)
-_SAMPLE = 24
+_SAMPLE, _ENDED = 24, 9
 LONGEST_EVERYDAY = 130
 """Longest row that is made up for every decoder; longer ones where the context or a window of its own ends."""
 
@@ -111,6 +111,19 @@ def material(subject: Subject, held: HeldOut) -> Material:
     made_up = [row for length in fitting for row in empty.rows(1, length, f"made up {length}")]
     boundary = [row for length in {context, max(1, context - 1)} for row in empty.rows(1, length, f"edge {length}")]
     return replace(empty, made_up=tuple(made_up), boundary=tuple(sorted(boundary, key=len, reverse=True)))
+
+
+def ended_rows(rows: Material) -> list[Row]:
+    """Two rows in which one session has ended and another follows, behind a start token of its own and without.
+
+    None where the context has no room for an event on either side of an end.
+    """
+    made = rows.rows(2, _ENDED, "an end inside")
+    place = len(made[0]) // 2
+    if place < 2:
+        return []
+    plain, begun = ((*row[:place], rows.end, *row[place + 1 :]) for row in made)
+    return [plain, (*begun[: place + 1], rows.start, *begun[place + 2 :])]
 
 
 def block_ends(subject: Subject) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from auditlib.audits.block_end_probes import BLOCK_END_PROBES
 from auditlib.audits.growing import Bench, Growing, Layout, Side, feed
-from auditlib.audits.held_out import Row
+from auditlib.audits.held_out import Row, ended_rows
 
 SINGLE, CHUNKS, LONG = "single events", "chunks of 2, 3 and 5", "long chunks"
 _MIXED = (3, 7, 1, 5)
@@ -27,7 +27,9 @@ _LAST_STEPS = 8
 def battery(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     """All probes by name, each ready to run; their gaps go to `bench.gaps`."""
     yield SINGLE, lambda: _single_events(bench)
+    yield SINGLE, lambda: _after_an_end(bench, SINGLE, 1)
     yield CHUNKS, lambda: _chunks(bench)
+    yield CHUNKS, lambda: _after_an_end(bench, CHUNKS, 3)
     yield LONG, lambda: _long_chunks(bench)
     yield "uneven rows", lambda: _uneven_rows(bench)
     yield "one-event prefill", lambda: _one_event_prefill(bench)
@@ -63,6 +65,13 @@ def _chunks(bench: Bench) -> None:
         for first, size in ((1, 2), (1, 3), (1, 5), (5, 3)):
             if len(row) > first:
                 feed(bench, CHUNKS, [row], first, size)
+
+
+def _after_an_end(bench: Bench, probe: str, size: int) -> None:
+    """A customer's earlier session in the same row, ended: where the end is taken for padding, it is not read."""
+    rows = ended_rows(bench.material)
+    for first in {1, len(rows[0]) - 2, len(rows[0])} if rows else ():
+        feed(bench, probe, rows, first, size)
 
 
 def _long_chunks(bench: Bench) -> None:

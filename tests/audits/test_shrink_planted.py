@@ -41,6 +41,8 @@ LEAST = {
     ("PlaceFromHeads", "cache parity", "single events"): (1, 2),
     ("FirstKeyOnly", "cache parity", "single events"): (1, 2),
     ("WindowTooEarly", "cache parity", "single events"): (1, 12),
+    ("EndIsTheMask", "cache parity", "single events"): (1, 2),
+    ("EndIsTheMask", "cache parity", "chunks of 2, 3 and 5"): (1, 2),
     ("ChunkWrongCorner", "cache parity", "chunks of 2, 3 and 5"): (1, 3),
     ("AppendNoMask", "cache parity", "chunks of 2, 3 and 5"): (1, 3),
     ("LongChunkWrongCorner", "cache parity", "long chunks"): (1, 8),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
@@ -10,7 +10,7 @@ from torch import nn
 from auditlib.audits.checked import CheckedDecoder
 from auditlib.audits.faults.planting import Need, World
 from auditlib.audits.faults.wrapping import last_logits
-from auditlib.audits.held_out import Row
+from auditlib.audits.held_out import Row, ended_rows
 from auditlib.audits.next_events import session_rows
 from auditlib.audits.offers import alterable, differentiable, inspectable, shows_views
 from auditlib.audits.prefix_set import prefix_set
@@ -116,6 +116,13 @@ def feels_recent_events(world: World) -> str | None:
     return None if feels else "the decoder's answers depend on the newest event only"
 
 
+def feels_ends(world: World) -> str | None:
+    """The decoder's answers depend on the end of an earlier session in the same row, for which the context has room."""
+    rows, end = ended_rows(world.rows), world.rows.end
+    feels = bool(rows) and _apart(world, rows, [tuple(event for event in row if event != end) for row in rows])
+    return None if feels else "the decoder's answers do not depend on an end inside a prefix"
+
+
 def two_told_events(world: World) -> str | None:
     """The sessions at hand tell two events apart: a decoder that repeats its input is right where there is one."""
     told = {event for row in session_rows(world.subject) for event in row} - {world.rows.start, world.rows.end}
@@ -166,10 +173,12 @@ def _moves(world: World, change: Callable[[Row], Row]) -> bool:
     In float64 where there is that: what a coarse dtype drowns is for the probe to find out, and to say.
     """
     rows = world.rows.rows(3, 8, "remembered")
-    if len(rows[0]) < 4:
-        return False
+    return len(rows[0]) >= 4 and _apart(world, rows, [change(row) for row in rows])
+
+
+def _apart(world: World, rows: Sequence[Row], others: Sequence[Row]) -> bool:
     decoder, device = world.fine or world.subject.decoder, world.subject.device
     felt = 2 * world.tolerance.tolerance
     with torch.no_grad():
-        apart = last_logits(decoder, rows, device) - last_logits(decoder, [change(row) for row in rows], device)
+        apart = last_logits(decoder, rows, device) - last_logits(decoder, others, device)
     return float(apart.abs().max()) > (felt if world.fine is None else min(felt, _FELT))

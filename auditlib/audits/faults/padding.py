@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auditlib.audits.faults.needs import feels_old_events, feels_recent_events
+from auditlib.audits.faults.needs import feels_ends, feels_old_events, feels_recent_events
 from auditlib.audits.faults.planting import Fault, Need, Plant, World
 from auditlib.audits.faults.wrapping import Batch, Planted, Retold, Told, wrapped
 from auditlib.audits.held_out import Row
@@ -108,6 +108,22 @@ class _RowsMixed(Planted):
         return (logits if self._path != "prefill" or bool(valid.all()) else logits.roll(1, 0)), cache
 
 
+class _EndMasked(Retold):
+    """The end has padding's id on the cached path, and is masked with it."""
+
+    def __init__(self, inner: Any, end: int) -> None:
+        super().__init__(inner)
+        self._end = end
+
+    def seen(self, batch: Batch, row: int, count: int, cache: Told) -> Row:
+        """A history without its ends."""
+        return tuple(event for event in batch.past[row] + batch.new[row][:count] if event != self._end)
+
+
+def _end_is_padding(world: World) -> World:
+    return wrapped(_EndMasked, end=world.subject.event_map.end)(world)
+
+
 class _Faint(Planted):
     """A row's answer moves a little with how much padding stands beside it, on the full path."""
 
@@ -136,6 +152,8 @@ PADDING: tuple[Fault, ...] = (
     _padding("places count left padding", wrapped(_LeftShifts), "padded left", "ndif-team/nnsight PR 673"),
     _padding("the mask is where the ids are not padding", _mask_by_ids, "padded left",
              "huggingface/transformers #8032"),
+    _padding("the end is masked as padding", _end_is_padding, "single events", "huggingface/transformers #25790",
+             (feels_ends,)),
     _padding("a little padding is attended to", wrapped(_PaddingRead, where="little"), "padded both sides",
              "huggingface/transformers PR 40324"),
     _padding("padding on both sides is attended to", wrapped(_PaddingRead, where="both sides"), "padded both sides",
