@@ -11,6 +11,7 @@ from auditlib.errors import InputError, IntegrityError
 from auditlib.release.evidence import read_evidence
 from auditlib.release.refusals import RefusedError
 from auditlib.release.verdict import sign_run, verify_verdict
+from auditlib.serving.plan import ServingPlan
 from tests.release.cases import (
     NOW,
     PASSPHRASE,
@@ -156,6 +157,30 @@ def test_evidence_that_calls_itself_passed_must_bear_it_out(desk, fields):
 def test_a_limit_of_the_policy_that_no_check_was_held_against_is_not_measured(desk, fields):
     assert desk.sign(desk.check(**fields)).result == "FAILED"
     assert desk.said()["not_measured"] == ["serving limits"]
+
+
+@pytest.mark.parametrize("serving", [SERVING, {}, {"limits": {}}, None], ids=str)
+def test_a_bench_under_an_easier_policy_than_the_runs_does_not_answer_for_what_that_leaves_to_the_defaults(
+    tmp_path, serving
+):
+    desk, usual = Desk(tmp_path, serving), ServingPlan().limits
+    assert usual == {"invalid sequences": 0.001}
+    stated = evidence_document(desk.artifact)["stated"]
+    others = [one for one in evidence_document(desk.artifact)["checks"] if one["name"] not in usual]
+    eased = {
+        "audit": "serving limits", "name": "invalid sequences", "value": 0.0015, "limit": 0.002, "unit": "share",
+        "count": 3000, "status": "passed",
+    }  # fmt: skip
+    path = desk.evidence(checks=[*others, eased], stated={**stated, "invalid sequences": 0.002})
+    with pytest.raises(InputError, match=r"not held against what the policy of the run asks \(invalid sequences\)"):
+        desk.sign(path, decision="approve")
+    assert desk.sign(path).result == "FAILED"
+    assert desk.said()["not_measured"] == ["serving limits"]
+
+
+def test_a_policy_may_allow_more_than_the_defaults_by_name(tmp_path):
+    desk = Desk(tmp_path, {"limits": {"invalid sequences": 0.01}})
+    assert desk.sign(desk.evidence()).result == "PASSED"
 
 
 def test_a_check_under_a_level_of_load_answers_for_its_limit(desk):
