@@ -12,6 +12,7 @@ from auditlib.cli.passphrase import add_passphrase, passphrase
 from auditlib.errors import InputError
 from auditlib.release.bundles import write_bundles
 from auditlib.release.identity import Identity
+from auditlib.release.ledger import read_ledger
 from auditlib.release.moments import stamp
 from auditlib.release.signing import new_key
 from auditlib.release.trust import add_entry, read_entry
@@ -178,6 +179,8 @@ def _sign(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     """Verify; nothing is printed about the result before all of it holds."""
+    if options.ledger is not None:
+        read_ledger(options.ledger, begun=True)
     verified = verify_verdict(
         options.verdict,
         options.trust,

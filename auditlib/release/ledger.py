@@ -16,6 +16,7 @@ from pathlib import Path
 
 from auditlib.errors import InputError, IntegrityError
 from auditlib.files import write_whole
+from auditlib.release.digests import hex_of
 from auditlib.release.documents import canonical, read_object
 from auditlib.release.reading import Statement
 from auditlib.release.refusals import RefusedError
@@ -32,14 +33,20 @@ class Entry:
     run: str
 
 
-def read_ledger(path: Path) -> tuple[Entry, ...]:
-    """Entries of a ledger, oldest first; none when there is no file yet. IntegrityError when the chain is broken."""
+def read_ledger(path: Path, *, begun: bool = False) -> tuple[Entry, ...]:
+    """Entries of a ledger, oldest first; none when there is no file yet. IntegrityError when the chain is broken.
+
+    `begun`: InputError when there are none. Against a ledger that knows of nothing every verdict is the newest, so a
+    misspelt path would let all of them in.
+    """
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
-        return ()
+        lines = []
     except OSError as error:
         raise InputError(f"{path}: the ledger cannot be read: {error.strerror}; give the path of a file") from error
+    if begun and not lines:
+        raise InputError(f"{path}: there is no ledger, or nothing in it; give the file that `sign --ledger` writes")
     entries = tuple(_entry(path, number, line) for number, line in enumerate(lines, 1))
     for before, after in pairwise(entries):
         if (after.sequence, after.previous) != (before.sequence + 1, before.verdict):
@@ -106,10 +113,14 @@ def held(path: Path) -> Iterator[None]:
 def _entry(path: Path, number: int, line: bytes) -> Entry:
     try:
         entry = Entry(**read_object(line))
-    except (ValueError, TypeError) as error:
+        hex_of(entry.verdict)
+        if entry.previous is not None:
+            hex_of(entry.previous)
+    except (ValueError, TypeError, AttributeError) as error:
         raise IntegrityError(f"{path}: line {number} is no ledger entry; restore the ledger from a copy") from error
-    if not isinstance(entry.sequence, int) or not isinstance(entry.verdict, str):
-        raise IntegrityError(f"{path}: line {number} has no number or no digest; restore the ledger from a copy")
+    # true equals 1 and is no number: 2 would follow it
+    if type(entry.sequence) is not int or entry.sequence < 1 or not isinstance(entry.time, str):
+        raise IntegrityError(f"{path}: line {number} has no number or no time; restore the ledger from a copy")
     return entry
 
 

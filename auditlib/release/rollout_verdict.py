@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from auditlib.errors import InputError
 from auditlib.release.evidence import parse_entry
-from auditlib.release.ledger import Entry, read_ledger
+from auditlib.release.ledger import read_ledger
 from auditlib.release.moments import stamp
 from auditlib.release.reading import Statement
 from auditlib.release.refusals import Reason, RefusedError
@@ -65,7 +64,7 @@ def require_verdict(
     """
     asked = newest or Newest()
     if asked.ledger is not None:
-        _known(asked.ledger)
+        read_ledger(asked.ledger, begun=True)
     verified = verify_verdict(
         path, trust, max_age=asked.max_age, previous=asked.previous, ledger=asked.ledger, now=now
     )  # fmt: skip
@@ -91,7 +90,7 @@ def verdict_doubts(chain: Chain, trust: Trust, now: datetime, ledger: Path | Non
     if now - move.time > MAX_AGE:
         yield _refused("stale", f"the verdict was shown last on {stamp(move.time)}, longer ago than {MAX_AGE}")
     if ledger is not None:
-        head = _known(ledger)[-1]
+        head = read_ledger(ledger, begun=True)[-1]
         if head.verdict not in _digests(move, VERDICT):
             said = f"the newest verdict of {ledger} is number {head.sequence} of {head.time}, and not the rollout's"
             yield _refused("replayed", said)
@@ -118,14 +117,6 @@ def _refused(reason: Reason, said: str) -> RefusedError:
 
 def _digests(move: Transition, kind: str) -> list[str]:
     return [one["digest"] for one in move.documents if one["kind"] == kind]
-
-
-def _known(ledger: Path) -> tuple[Entry, ...]:
-    """Entries of a ledger that has some: against one that has none, every old verdict would be the newest."""
-    entries = read_ledger(ledger)
-    if not entries:
-        raise InputError(f"{ledger}: there is no ledger, or nothing in it; give the file that `sign --ledger` writes")
-    return entries
 
 
 def _require_whole(statement: Statement) -> None:

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from auditlib.cli.main import main
 from auditlib.errors import InputError, IntegrityError
 from auditlib.release.ledger import read_ledger, remember
 from auditlib.release.refusals import RefusedError
@@ -160,3 +161,32 @@ def test_reviewers_who_sign_at_once_never_share_a_number(tmp_path):
         thread.join()
     assert [entry.sequence for entry in read_ledger(ledger)] == [1, 2, 3, 4, 5, 6]
     assert sorted(statement(path).place.sequence for path in paths) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"sequence": True}, {"sequence": 0}, {"sequence": 1.0}, {"verdict": "abc"}, {"verdict": None},
+        {"previous": "abc"}, {"previous": 3}, {"time": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_entry_of_another_form_is_no_entry(line, fields):
+    _, paths, ledger = line
+    first = json.loads(ledger.read_bytes().splitlines()[0])
+    ledger.write_text(json.dumps({**first, **fields}) + "\n")
+    with pytest.raises(IntegrityError, match="line 1"):
+        verify_verdict(paths[0], TRUST, ledger=ledger, now=NOW)
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_the_command_line_takes_no_ledger_that_knows_of_nothing(line, tmp_path, capsys, content):
+    _, paths, _ = line
+    mine, trust = tmp_path / "misspelt.jsonl", tmp_path / "trust.json"
+    trust.write_text(json.dumps(TRUST))
+    if content is not None:
+        mine.write_bytes(content)
+    assert main(["verify", str(paths[0]), "--trust", str(trust), "--ledger", str(mine)]) == 2
+    said = capsys.readouterr()
+    assert "misspelt.jsonl: there is no ledger, or nothing in it" in said.err
+    assert said.out == ""
