@@ -36,6 +36,23 @@ def _requests(checked: CheckedDecoder, material: Material) -> list[tuple[str, Ca
         _, cache = checked.prefill(events, valid)
         return checked.extend(events[:, :1], valid[:, :1], cache)
 
+    def moved() -> object:
+        """One event more for two rows that have changed places, of which the second is now the full one."""
+        events, valid = checked.stack([full, full])
+        valid[1, 1:] = False
+        cache = checked.reorder(checked.prefill(events, valid)[1], (1, 0))
+        return checked.extend(events[:, :1], valid[:, :1], cache)
+
+    def after_idling() -> object:
+        """One event for a full row that has just stood idle while another went on."""
+        events, valid = checked.stack([full, full])
+        valid[1, 1:] = False
+        _, cache = checked.prefill(events, valid)
+        idle = valid[:, :1].clone()
+        idle[0] = False
+        _, cache = checked.extend(events[:, :1], idle, cache)
+        return checked.extend(events[:, :1], valid[:, :1], cache)
+
     def behind_a_short_one(verb: Callable[[Tensor, Tensor], object]) -> object:
         """A row that is too long, behind one that is not."""
         events, valid = checked.stack([over, over])
@@ -53,6 +70,8 @@ def _requests(checked: CheckedDecoder, material: Material) -> list[tuple[str, Ca
         for place, where in ((0, "beside"), (1, "behind")):
             request = partial(one_of_two, place)
             requests.append((f"one event for a full row {where} a short one", request))
+        requests.append(("one event for a full row that changed places", moved))
+        requests.append(("one event for a full row that stood idle", after_idling))
         for name, verb in (("full path", checked.full), ("prefill", checked.prefill)):
             request = partial(behind_a_short_one, verb)
             requests.append((f"{name}, {context + 1} events behind a short row", request))

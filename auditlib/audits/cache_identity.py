@@ -13,7 +13,7 @@ from auditlib.audits.neighbours import NeighbourGaps, Neighbours
 from auditlib.audits.prefix_set import prefix_set
 from auditlib.audits.requests import Trial, own_trials
 from auditlib.audits.tolerance import Tolerance, study
-from auditlib.audits.twins import Twins, twin_rows
+from auditlib.audits.twins import Twins, long_twins, twin_rows
 from auditlib.audits.work import Watch
 
 _COLUMNS = ("alteration", "field", "expected", "outcome", "detail")
@@ -25,7 +25,7 @@ def _measure(subject: Subject) -> Findings:
     missing: dict[str, str] = {}
     altered: list[Trial] = []
     own: list[Trial] = []
-    neighbours = Neighbours(subject, twins, watch)
+    neighbours = Neighbours(subject, (*twins, *long_twins(subject)), watch)
     watch.run(
         [
             ("altered requests", lambda: altered.extend(altered_trials(subject, twins, missing))),

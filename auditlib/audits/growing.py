@@ -104,11 +104,11 @@ class Growing:
         self.read = [self.read[parent] for parent in parents]
         self.rows = list(rows)
 
-    def offspring(self, parents: Sequence[int], purpose: str) -> list[Row]:
-        """New rows that continue `parents`, neighbours differently."""
+    def offspring(self, parents: Sequence[int], purpose: str, more: int = 8) -> list[Row]:
+        """New rows that continue `parents` by `more` events, neighbours differently."""
         chance = self._bench.material.random(purpose)
         begun = [self.rows[parent][: self.read[parent]] for parent in parents]
-        rows = [self._bench.material.grown(row, len(row) + 8, index, chance) for index, row in enumerate(begun)]
+        rows = [self._bench.material.grown(row, len(row) + more, index, chance) for index, row in enumerate(begun)]
         self._bench.alone.ready(rows)
         return rows
 

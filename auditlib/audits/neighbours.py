@@ -15,13 +15,15 @@ from auditlib.audits.base import Subject
 from auditlib.audits.checked import CheckedDecoder
 from auditlib.audits.gaps import changed, gap
 from auditlib.audits.held_out import Row, written
-from auditlib.audits.twins import STRANGER, Twins
+from auditlib.audits.twins import STRANGER, Twins, crowd_rows
 from auditlib.audits.work import Piece, Watch
 from auditlib.errors import DecoderError
 from auditlib.numbers import amount
 
 _COMPANIES = (2, 5)
 """How many rows a batch of one session has."""
+_CROWD = 24
+"""Sessions that are underway at once, each with a cache of its own."""
 
 
 @dataclass
@@ -65,6 +67,8 @@ class Neighbours:
         """The work, one prefix after another."""
         for one in self._twins:
             yield "answers after other sessions", partial(self._look, one)
+            yield "two sessions from one prompt", partial(self._from_one_prompt, one.row)
+        yield "many sessions at once", self._crowd
         yield "answers after another revision", self._after_other_weights
 
     def _look(self, one: Twins) -> None:
@@ -109,6 +113,27 @@ class Neighbours:
         found = torch.stack(list(self._steps(self._warm, row, rows)))
         self.found.note(f"another session, {rows} rows at a time", row, float(gap(found, cold).max()))
 
+    def _from_one_prompt(self, row: Row) -> None:
+        """Two sessions that began alike, both underway, one event in turn: what they share must not be written to."""
+        endings = [(event, event) for event in self._subject.event_map.domain[:2]]
+        cold = [torch.stack(list(self._steps(self._fresh(), row, events=events))) for events in endings]
+        underway = [self._steps(self._warm, row, events=events) for events in endings]
+        found = zip(*zip(*underway, strict=True), strict=True)
+        for answers, wanted in zip(found, cold, strict=True):
+            self.found.note("a session that began alike", row, float(gap(torch.stack(answers), wanted).max()))
+
+    def _crowd(self) -> None:
+        """Many sessions underway at once, of which the first is continued last: caches that are places in a ring."""
+        rows, fresh = crowd_rows(self._subject, _CROWD), self._fresh()
+        cold = [torch.stack(list(self._steps(fresh, row))) for row in rows]
+        underway = [self._steps(self._warm, row) for row in rows]
+        prompts = [next(steps) for steps in underway]
+        # Answers are compared when all are given: some are overwritten by the next.
+        first = [next(steps) for steps in reversed(underway)][::-1]
+        second = [next(steps) for steps in underway]
+        for row, *answers, wanted in zip(rows, prompts, first, second, cold, strict=True):
+            self.found.note(f"{_CROWD - 1} sessions underway", row, float(gap(torch.stack(answers), wanted).max()))
+
     def _confusion(self, after: str, row: Row, cold: Tensor, other: Tensor) -> None:
         """Whether two requests get one cached answer, bit by bit, that the full path tells apart.
 
@@ -148,10 +173,10 @@ class Neighbours:
     def _whole(self, checked: CheckedDecoder, row: Row) -> Tensor:
         return checked.full(*checked.stack([row]))[0, -1]
 
-    def _steps(self, checked: CheckedDecoder, row: Row, rows: int = 1) -> Iterator[Tensor]:
+    def _steps(self, checked: CheckedDecoder, row: Row, rows: int = 1, events: Row = ()) -> Iterator[Tensor]:
         """Logits [V] of the last of `rows` equal rows, after a prompt and after each of two more events."""
         logits, cache = checked.prefill(*checked.stack([row] * rows))
         yield logits[-1]
-        for event in (row[-1], row[-1]):  # the same after twins that share their last event
+        for event in events or (row[-1], row[-1]):  # the same after twins that share their last event
             more, cache = checked.extend(*checked.stack([(event,)] * rows), cache)
             yield more[-1, 0]

@@ -13,6 +13,8 @@ STRANGER = "all but the last event changed"
 """The likeness of a row that shares length and last event only."""
 _SWAPPED = "two events swapped"
 
+_LONG = 67
+"""Events of a long row: more than four pages of 16."""
 _MOST, _SHORTEST, _ROOM = 6, 3, 3  # room for a twin that is one event longer, and for two more events after it
 
 
@@ -42,6 +44,36 @@ def twin_rows(subject: Subject, chosen: PrefixSet) -> tuple[Twins, ...]:
         more = (Twins(row, "", tuple(_alike(row, domain, rows))) for row in made_up)
         found += [one for one in more if has_swap(one) and one.row not in rows][:1]
     return tuple(found)
+
+
+def long_twins(subject: Subject) -> tuple[Twins, ...]:
+    """A row of several pages of keys, half of it, and a twin of each; none where the context holds only short rows.
+
+    The twin of the whole differs in the first page, that of the half is longer and goes on otherwise.
+    """
+    domain, length = subject.event_map.domain, min(_LONG, subject.decoder.context_length - _ROOM)
+    if len(domain) < 2 or length <= _SHORTEST + 2:
+        return ()
+    row = (subject.event_map.start, *(domain[place * place % len(domain)] for place in range(length - 1)))
+    half = row[: length // 2]
+    parted = tuple(_other(event, domain) for event in row[length // 2 :])
+    first_changed = (row[0], _other(row[1], domain), *row[2:])
+    return (
+        Twins(half, "", (("a longer row that began alike and parted", (*half, *parted)),)),
+        Twins(row, "", (("the first event changed", first_changed),)),
+    )
+
+
+def crowd_rows(subject: Subject, count: int) -> list[Row]:
+    """`count` short rows of three lengths with room for two more events; different ones where there are two events.
+
+    None where the context has no room.
+    """
+    start, domain = subject.event_map.start, subject.event_map.domain or (subject.event_map.start,)
+    room = subject.decoder.context_length - _ROOM
+    lengths = [min(6 + index % 3, room) for index in range(count if room > 0 else 0)]
+    digits = [[index // len(domain) ** place % len(domain) for place in range(7)] for index in range(count)]
+    return [(start, *(domain[digit] for digit in digits[index][: length - 1])) for index, length in enumerate(lengths)]
 
 
 def has_swap(one: Twins) -> bool:

@@ -110,6 +110,38 @@ class _Drifts(Planted):
         return logits * (1 + 1e-3 * self._calls) if verb == self._verb else logits
 
 
+class _Ring(Planted):
+    """Caches are places in a ring of eight: the ninth prompt takes the place of a session that still goes on."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self._ring: list[Any] = [None] * 8
+        self._next = 0
+
+    def prefill(self, events: Tensor, valid: Tensor) -> tuple[Tensor, Any]:
+        """Logits [B, V] of the decoder, and the number of a place."""
+        logits, cache = super().prefill(events, valid)
+        return logits, self._placed(cache)
+
+    def extend(self, events: Tensor, valid: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """Logits [B, K, V] from whatever lies in the place."""
+        logits, self._ring[cache] = super().extend(events, valid, self._ring[cache])
+        return logits, cache
+
+    def reorder(self, cache: Any, parents: Tensor) -> Any:
+        """The number of a new place."""
+        return self._placed(super().reorder(self._ring[cache], parents))
+
+    def cache_bytes(self, cache: Any) -> int:
+        """Bytes of what lies in the place."""
+        return super().cache_bytes(self._ring[cache])
+
+    def _placed(self, cache: Any) -> int:
+        place, self._next = self._next, (self._next + 1) % len(self._ring)
+        self._ring[place] = cache
+        return place
+
+
 class _OneName(Planted):
     """Names its weights once and for all: a change in place goes unnoticed."""
 
@@ -161,6 +193,7 @@ IDENTITY: tuple[Fault, ...] = (
               "huggingface/transformers PR 48809"),
     _identity("a request that broke off is felt", wrapped(_Carries, when="broken off"), _ANSWER,
               "sgl-project/sglang #23392"),
+    _identity("caches are places in a ring of eight", wrapped(_Ring), _ANSWER, "", _FELT),
     _identity("every full pass changes the next", wrapped(_Drifts, verb="full"), "repeated answer",
               "huggingface/transformers #37078"),
     _identity("every step changes the next", wrapped(_Drifts, verb="extend"), "repeated answer",

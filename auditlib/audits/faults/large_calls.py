@@ -15,6 +15,7 @@ from auditlib.audits.faults.wrapping import Batch, Retold, Told, wrapped
 from auditlib.audits.held_out import Row
 
 _MANY_EVENTS, _MANY_ROWS, _LONG_PROMPT = 7, 17, 16
+_LONG_ROW, _SEVERAL = 24, 5
 _REMEMBERS: tuple[Need, ...] = (feels_old_events, feels_recent_events)
 
 
@@ -60,6 +61,25 @@ class _LongPadded(Retold):
         return whole[:1] + whole[2:] if spoilt else whole
 
 
+class _LongRowsStay(Retold):
+    """Rows that have outgrown a tile of keys stay where they are when others move."""
+
+    def moved(self, cache: Told, parents: list[int]) -> tuple[Row, ...]:
+        """The right histories of short rows; for a long one, that of the row which stood in its new place."""
+        right = super().moved(cache, parents)
+        stood = [cache.rows[place] if place < len(cache.rows) else row for place, row in enumerate(right)]
+        return tuple(old if len(row) > _LONG_ROW else row for row, old in zip(right, stood, strict=True))
+
+
+class _ManyAfterAMove(Retold):
+    """Several events at once are read without the first of them, once rows have moved."""
+
+    def seen(self, batch: Batch, row: int, count: int, cache: Told) -> Row:
+        """The right history, but for appends of several events after a move."""
+        past, new = batch.past[row], batch.new[row][:count]
+        return past + new[1:] if cache.moves and count >= _SEVERAL else past + new
+
+
 class _FirstRowsRoom(Retold):
     """Whether there is room is asked of the first row alone; other rows forget their oldest events."""
 
@@ -81,6 +101,10 @@ LARGE_CALLS: tuple[Fault, ...] = (
            (two_events, context_of(6), *_REMEMBERS)),
     _large("a long prompt behind left padding loses an event", wrapped(_LongPadded), "padded left", "padding",
            (context_of(_LONG_PROMPT + 20), *_REMEMBERS)),
+    _large("rows of more than 24 events stay when others move", wrapped(_LongRowsStay), "reordered rows", "reorder",
+           (two_events, context_of(_LONG_ROW + 40), *_REMEMBERS)),
+    _large("five events at once lose their first after a move", wrapped(_ManyAfterAMove), "reordered rows", "reorder",
+           (context_of(12), *_REMEMBERS)),
     _large("room is asked of the first row alone", wrapped(_FirstRowsRoom), "accepted beyond the context", "boundary",
            (context_of(2),), "Nehanth/swarmllm #31"),
 )  # fmt: skip
