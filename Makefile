@@ -4,7 +4,7 @@ VENV ?= .venv
 PORT ?= 8501
 BIN := $(VENV)/bin
 
-.PHONY: app test browser check demo screenshots clean
+.PHONY: app test everyday browser check demo screenshots clean
 
 app: $(VENV)/.app
 	$(BIN)/python -m auditlib demo
@@ -15,6 +15,9 @@ test: $(VENV)/.dev browser
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+everyday: check browser
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -78,6 +78,7 @@ def test_every_fault_that_can_be_planted_is_caught_and_nothing_else_alarms(make)
 SCATTERED = EventMap("1", 6, 4, 8, {"opened": 0, "closed": 2, "assigned": 3, "repaired": 5, "reopened": 9}, None)
 
 
+@pytest.mark.slow
 def test_faults_are_planted_and_caught_whatever_ids_padding_start_and_end_have():
     known = subject(lambda dtype: gpt(dtype, vocabulary_size=SCATTERED.size + 1))
     found = run_self_check(replace(known, event_map=SCATTERED, order=ORDER.compile(SCATTERED)), RESULTS, LIMIT_ROWS)

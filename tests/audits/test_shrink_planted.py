@@ -101,6 +101,7 @@ def test_every_planted_fault_of_the_two_audits_has_a_least_length():
     assert {pair for pair in wanted if getattr(planted, pair[0]).__module__ == "tests.planted"} <= listed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("audit", ["causality", "cache parity"])
 def test_a_sound_decoder_has_no_counterexample_whatever_the_report_says(audit):
     checks = [check for _, where, check in LEAST if where == audit]

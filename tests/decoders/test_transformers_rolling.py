@@ -127,6 +127,7 @@ class ReadsOutOfOrder(RollingDecoder):
         return super()._append(events, sight, store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache", KINDS)
 @pytest.mark.parametrize("family", ["gemma2", "gemma3_text", "mistral"])
 def test_a_sound_rolling_decoder_stays_within_every_limit(family, cache, tmp_path):

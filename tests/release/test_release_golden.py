@@ -64,6 +64,7 @@ def survives(data: bytes, trust) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_a_verdict_with_any_single_byte_flipped_is_refused(folder):
     """In turns the lowest bit, and the one between small letters and capitals."""

@@ -10,6 +10,7 @@ from auditlib.runs.request import AuditRequest
 from tests.web.world import make_world
 
 
+@pytest.mark.slow
 def test_an_audit_that_fails_never_falls_back_and_ends_at_the_whole(tmp_path):
     world, told = make_world(tmp_path), []
     request = AuditRequest(world.store, world.faulty.folder, world.runs, audits=("cache parity",))

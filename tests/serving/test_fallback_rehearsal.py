@@ -21,6 +21,7 @@ def one_failure(monkeypatch):
     monkeypatch.setattr("auditlib.serving.rehearsal.FAILURES", {"engine raises": FAILURES["engine raises"]})
 
 
+@pytest.mark.slow
 def test_an_earlier_artifact_stands_in_for_every_failure_and_the_command_line_says_so(shelf, tmp_path, capsys):
     evidence = tmp_path / "rehearsal.json"
     arguments = ["--fallback", str(shelf / "earlier"), "--timeout", "1.5", "--json", str(evidence)]

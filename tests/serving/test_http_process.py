@@ -47,6 +47,7 @@ def outcome(future):
         return type(problem).__name__
 
 
+@pytest.mark.slow
 def test_a_kill_in_mid_batch_loses_only_what_was_under_way_and_a_term_loses_nothing(desk, tmp_path):
     log = tmp_path / "log"
     with serving(desk, "--log", log) as server:
