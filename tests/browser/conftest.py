@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from tests.browser.accessibility import fetched, findings
 from tests.browser.driving import browser, missing, server
 from tests.web.world import make_world
 
@@ -34,6 +35,31 @@ def served(world):
     """Address of a server that looks at the world."""
     with server(world.home / "served", "--store", str(world.store), "--runs", str(world.runs)) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def axe_source(tmp_path_factory):
+    """Source of axe-core from npm, None where it cannot be fetched."""
+    return fetched(tmp_path_factory.mktemp("axe"))
+
+
+@pytest.fixture
+def axe(axe_source):
+    """Source of axe-core; without it the test is skipped."""
+    return axe_source or pytest.skip("axe-core cannot be fetched from npm here")
+
+
+@pytest.fixture
+def accessible(axe_source):
+    """Asks that an open page have no serious finding in either theme; for tests that are about something else.
+
+    Where axe-core cannot be fetched it asks nothing: that is said by the test that is about accessibility.
+    """
+    return lambda page: axe_source is None or _ask(page, axe_source)
+
+
+def _ask(page, source):
+    assert findings(page, source) == []
 
 
 @pytest.fixture

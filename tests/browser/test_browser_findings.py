@@ -128,7 +128,7 @@ def test_a_sequence_with_a_wrong_event_leads_to_the_rule_that_it_breaks(desk, wi
     )
 
 
-def test_a_leak_is_stated_and_its_prefix_opens_in_the_inspector(desk, window):
+def test_a_leak_is_stated_and_its_prefix_opens_in_the_inspector(desk, window, accessible):
     url, world, leaky = desk
     page = opened(window, f"{url}/causality?revision={world.faulty.digest}", "Causality")
     expect(page.get_by_text("causality: passed")).to_be_visible(timeout=SLOW)
@@ -138,13 +138,14 @@ def test_a_leak_is_stated_and_its_prefix_opens_in_the_inspector(desk, window):
     expect(page.get_by_text("exhaustive next event: 7 changed logits where 0 is allowed, n = 40")).to_be_visible()
     first = page.get_by_role("link", name=re.compile(r"1\. "))
     expect(first).to_contain_text("exhaustive next event: opened → assigned → closed")
+    accessible(page)
     first.click()
     expect(page.get_by_role("heading", name="Prefix inspector", exact=True)).to_be_visible(timeout=SLOW)
     expect(page.get_by_text("<start> → opened → assigned → closed")).to_be_visible(timeout=SLOW)
     assert f"run={leaky.id}" in page.url
 
 
-def test_a_planted_fault_that_was_missed_is_said_in_words(desk, window):
+def test_a_planted_fault_that_was_missed_is_said_in_words(desk, window, accessible):
     url, world, leaky = desk
     page = opened(window, f"{url}/self_check?revision={world.sound.digest}&run={leaky.id}", "Self-check")
     for label, value in (("planted", "3"), ("caught", "2"), ("missed", "1"), ("false alarms", "0")):
@@ -153,6 +154,7 @@ def test_a_planted_fault_that_was_missed_is_said_in_words(desk, window):
     expect(page.get_by_text("Not told apart:")).to_have_count(1)
     expect(page.get_by_text(f"Not told apart: {MISSED.name}")).to_be_visible()
     expect(cell(page, MISSED.name)).to_be_attached(timeout=SLOW)
+    accessible(page)
 
     page.goto(f"{url}/self_check?revision={world.faulty.digest}")
     expect(page.get_by_text("The self-check was left out of this run.")).to_be_visible(timeout=SLOW)

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PATIENCE = 120_000
 
 
-def test_a_log_is_previewed_mapped_imported_and_split(window, tmp_path):
+def test_a_log_is_previewed_mapped_imported_and_split(window, tmp_path, accessible):
     log = tmp_path / "desk.csv"
     log.write_bytes(demo_log(sessions=60))
     with server(tmp_path / "home", "--store", str(tmp_path / "sessions.duckdb")) as url:
@@ -24,6 +24,7 @@ def test_a_log_is_previewed_mapped_imported_and_split(window, tmp_path):
         page.locator("input[type=file]").set_input_files(log)
         expect(page.get_by_role("combobox", name="Session", exact=True)).to_have_value("session_id", timeout=PATIENCE)
         expect(page.get_by_role("combobox", name="Time", exact=True)).to_have_value("timestamp")
+        accessible(page)
         page.get_by_role("button", name="Import", exact=True).click()
         expect(page.get_by_text(re.compile("Import of desk.csv: finished"))).to_be_visible(timeout=PATIENCE)
         expect(page.get_by_text("No row was left out.")).to_be_visible()

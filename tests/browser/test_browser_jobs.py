@@ -43,10 +43,11 @@ def browser_of(context):
     return context.browser.new_context(viewport={"width": 1200, "height": 900})
 
 
-def test_a_job_is_cancelled_and_says_so(served, world, window):
+def test_a_job_is_cancelled_and_says_so(served, world, window, accessible):
     page = start(window, served, world.sound.digest, "board", "Run all audits")
     page.get_by_role("button", name="Cancel").click()
     expect(page.get_by_text(re.compile("cancelled. Nothing was written"))).to_be_visible(timeout=PATIENCE)
+    accessible(page)
     page.get_by_role("button", name="Dismiss").click()
     expect(page.get_by_text(re.compile("cancelled. Nothing was written"))).to_have_count(0)
 

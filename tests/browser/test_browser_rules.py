@@ -28,7 +28,9 @@ def store(tmp_path):
     return store
 
 
-def test_rules_are_proposed_struck_out_and_saved_and_the_link_keeps_what_was_struck(store, window, tmp_path):
+def test_rules_are_proposed_struck_out_and_saved_and_the_link_keeps_what_was_struck(
+    store, window, tmp_path, accessible
+):
     with server(tmp_path / "home", "--store", str(store)) as url:
         page = window.new_page()
         page.goto(f"{url}/sessions?section=Rules")
@@ -41,6 +43,7 @@ def test_rules_are_proposed_struck_out_and_saved_and_the_link_keeps_what_was_str
         settled(page)
         count = boxes.count()
         assert count > 2
+        accessible(page)
         page.get_by_text(re.compile(r"holds in .* of .*broken by")).first.click()
         expect(page.get_by_role("button", name=f"Save {count - 1} accepted rules")).to_be_visible(timeout=30_000)
         settled(page)

@@ -64,7 +64,7 @@ def log_in(page, name, button="Log in"):
     page.get_by_role("link", name=name, exact=True).click(timeout=SLOW)
 
 
-def test_a_link_survives_the_login_and_only_ones_own_key_and_a_fresh_login_sign(window, place, idp):
+def test_a_link_survives_the_login_and_only_ones_own_key_and_a_fresh_login_sign(window, place, idp, accessible):
     url, home, world = place
     page = window.new_page()
     # The very first request to this server: pages/verdict.py would answer it if the door did not stand before it.
@@ -73,6 +73,7 @@ def test_a_link_survives_the_login_and_only_ones_own_key_and_a_fresh_login_sign(
     seen = page.content()
     for secret in (world.refused.id, "faulty", "The gate says", "Ada"):
         assert secret not in seen
+    accessible(page)
     idp.age = 3600
     log_in(page, "Ada")
     expect(page.get_by_role("heading", name="Verdict", exact=True)).to_be_visible(timeout=SLOW)

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PASSPHRASE = "correct horse"
 
 
-def test_a_refusal_needs_two_people_and_the_page_says_whose_signature_is_missing(window, tmp_path):
+def test_a_refusal_needs_two_people_and_the_page_says_whose_signature_is_missing(window, tmp_path, accessible):
     world, home = make_world(tmp_path / "world"), tmp_path / "home"
     for person in ("Ada", "Bea"):
         new_key(home / "keys" / f"{person.lower()}.pem", person, PASSPHRASE.encode(), home / "trust.json")
@@ -40,5 +40,6 @@ def test_a_refusal_needs_two_people_and_the_page_says_whose_signature_is_missing
         expect(page.get_by_text(re.compile("Valid, signed by Ada, Bea. It says: do not release"))).to_be_visible()
         expect(page.get_by_text(re.compile("Decision: refuse. Comment: gaps far over tolerance"))).to_be_visible()
         expect(page.get_by_text("Everybody who may sign has signed this verdict.")).to_be_visible()
+        accessible(page)
         ledger = (home / "verdicts" / "ledger.jsonl").read_text()
     assert len(ledger.splitlines()) == 1

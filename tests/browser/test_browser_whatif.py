@@ -23,7 +23,7 @@ def place(tmp_path_factory):
         yield world, f"{url}/inspector?revision={world.faulty.digest}&events={PREFIX}"
 
 
-def test_an_edited_event_shows_what_it_breaks_and_the_link_shows_it_to_others(place, window):
+def test_an_edited_event_shows_what_it_breaks_and_the_link_shows_it_to_others(place, window, accessible):
     page = window.new_page()
     page.goto(place[1])
     page.get_by_role("tab", name="What if").click(timeout=60_000)
@@ -34,6 +34,7 @@ def test_an_edited_event_shows_what_it_breaks_and_the_link_shows_it_to_others(pl
     ).to_be_visible()
     expect(page.get_by_text(re.compile(r"Felt most after event \d, .*of the probability"))).to_be_visible()
     assert re.search(r"edit=replace.*place=1.*by=closed", page.url)
+    accessible(page)
 
     other = window.browser.new_context().new_page()
     other.goto(page.url)
