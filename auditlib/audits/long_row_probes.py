@@ -29,10 +29,11 @@ def _long_rows_move(bench: Bench, side: Side) -> None:
     growing.append([5, 0, 3, 1])
     growing.singles(1)
     # Copies whose common pages nobody else needs, beside one whose pages somebody else takes over.
-    _turn(growing, (2, 1, 0, 3, 3), f"long rows move {side} second", _STEPS + 8)
-    growing.append([0, 8, 0, 2, 1])
-    growing.singles(_STEPS)
-    _turn(growing, (3, 1, 4), f"long rows move {side} third", 8)
+    _turn(growing, (2, 1, 0, 3, 3), f"long rows move {side} second", _STEPS + 16)
+    growing.append([0, 2, 16, 2, 1])
+    # Not to the end of the context: what follows must have room to take up pages that the dropped copies gave free.
+    growing.singles(min(_STEPS, max(1, (bench.material.context - long) // 3)))
+    _turn(growing, (2, 0, 3), f"long rows move {side} third", 8)
     growing.singles(3)
     growing.append([5, 5, 5])
 
