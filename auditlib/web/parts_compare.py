@@ -76,7 +76,7 @@ def flips(here: state.Selection, before: Run, after: Run, pairing: Pairing) -> N
     for row in _first_of_each(shown).to_dict("records"):
         _flip_link(here, before, after, row)
     st.caption("Select a row to open it in the inspector, under the revision that fails.")
-    table = tables.shown(shown.head(_SHOWN).drop(columns="events"))
+    table = tables.shown(shown.head(_SHOWN)[["change", "session_id", "before", "after", "what"]])
     if len(shown) > _SHOWN:
         st.caption(f"The first {_SHOWN} of {len(shown):,} flips; the downloads hold all.")
     position = tables.selected(table, "flips", "Sessions that flip, those for the worse first")
