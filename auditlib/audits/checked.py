@@ -13,13 +13,16 @@ from auditlib.decoders.protocol import Decoder
 from auditlib.errors import CancelledError, DecoderError
 
 _MOST_REMEMBERED = 1 << 25
+# An event so many logits below the likeliest has a probability below 4e-44: no sample and no beam ever holds it.
+_NEVER = 100.0
 
 
 class CheckedDecoder:
     """The verbs of contract 1, refusing answers of a wrong shape with a DecoderError that names verb and shapes.
 
     `logits` counts every logit that was given, `not_finite` those that are NaN or infinite, also at padding: a NaN
-    there spreads as soon as somebody multiplies it by zero. `watch` is called before every call and may raise to stop.
+    there spreads as soon as somebody multiplies it by zero. Logits of events that never come are raised to a hundred
+    below the likeliest. `watch` is called before every call and may raise to stop.
     """
 
     def __init__(self, decoder: Decoder, device: str, watch: Callable[[], None]) -> None:
@@ -95,7 +98,18 @@ class CheckedDecoder:
             raise DecoderError(f"{verb} gave {given} where floating point logits {list(shape)} are due by contract 1")
         self.logits += logits.numel()
         self.not_finite += int((~torch.isfinite(logits)).sum())
-        return logits
+        return _raised(logits)
+
+
+def _raised(logits: Tensor) -> Tensor:
+    """Logits with what lies further below a position's largest raised to that distance; what is no number stays.
+
+    Many decoders forbid ids with a constant such as -1e9. Rounding is relative to the largest number at hand, so that
+    beside it no other gap would count as one, and none of its own digits decides anything.
+    """
+    least = torch.finfo(logits.dtype).min
+    floor = logits.nan_to_num(least, least, least).amax(-1, keepdim=True) - _NEVER
+    return torch.where(logits < floor, floor, logits)
 
 
 def _require_untouched(verb: str, now: tuple[Tensor, ...], given: tuple[Tensor, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -12,8 +13,10 @@ from auditlib.audits.battery import explain, run_battery
 from auditlib.audits.cache_identity import CACHE_IDENTITY
 from auditlib.audits.cache_parity import CACHE_PARITY
 from auditlib.audits.causality import CAUSALITY
+from auditlib.audits.checked import CheckedDecoder
 from auditlib.audits.faults.catalogue import FAULTS
 from auditlib.audits.faults.causal import _NoNumbers
+from auditlib.audits.numerics import NUMERICS
 from auditlib.audits.policy_runs import Runs, batch_dependence
 from auditlib.audits.prefix_set import prefix_set
 from auditlib.audits.self_check import plant_all
@@ -25,7 +28,7 @@ from auditlib.runs.self_check import run_self_check
 from auditlib.sessions.session import Session
 from tests.audits.test_self_check import LIMIT_ROWS, ORDER, RESULTS, subject
 from tests.doubles import Around
-from tests.subjects import SESSIONS, gpt, subject_of, values
+from tests.subjects import SESSIONS, gpt, missing, over_limit, subject_of, values
 
 torch.set_num_threads(1)
 
@@ -145,3 +148,57 @@ def test_a_decoder_without_numbers_has_its_counterexample():
     explained = explain(known, report)
     assert explained.problem is None
     assert any("not finite" in name for name in map(str, explained.cases))
+
+
+class Forbids(Around):
+    """Gives padding and the start token a logit so low that neither ever comes; cached logits are `off` too high."""
+
+    def __init__(self, inner, lowest, off=0.0):
+        super().__init__(inner)
+        self.lowest, self.off = lowest, off
+
+    def full(self, events, valid):
+        return self.lowered(self.inner.full(events, valid))
+
+    def prefill(self, events, valid):
+        logits, cache = self.inner.prefill(events, valid)
+        return self.lowered(logits), cache
+
+    def extend(self, events, valid, cache):
+        logits, cache = self.inner.extend(events, valid, cache)
+        return self.lowered(logits * (1 + self.off)), cache
+
+    def lowered(self, logits):
+        logits = logits.clone()
+        logits[..., :2] = max(self.lowest, torch.finfo(logits.dtype).min)
+        return logits
+
+
+def forbidding(lowest, off=0.0):
+    return subject_of(lambda dtype: Forbids(gpt(dtype), lowest, off), sessions=SESSIONS[:3])
+
+
+@pytest.mark.parametrize("lowest", [-1e9, -3.4e38], ids=str)
+def test_ids_that_are_forbidden_by_a_low_logit_leave_decisions_to_be_compared(lowest):
+    findings = NUMERICS.measure(forbidding(lowest))
+    assert (over_limit(NUMERICS, findings), missing(NUMERICS, findings)) == (set(), set())
+
+
+@pytest.mark.parametrize(("off", "wrong"), [(0.0, set()), (1e-4, {"single events"})], ids=["sound", "a little off"])
+def test_ids_that_are_forbidden_by_a_low_logit_hide_no_gap(off, wrong):
+    over = over_limit(CACHE_PARITY, CACHE_PARITY.measure(forbidding(-1e9, off)))
+    assert over >= wrong
+    assert bool(over) == bool(wrong)
+
+
+def test_a_number_is_raised_and_what_is_none_is_counted_and_stays():
+    class Says(Around):
+        def full(self, events, valid):
+            return torch.tensor([[[3.0, -1e9, math.nan, -math.inf, math.inf, -96.0, -97.5, 0.0]]])
+
+    checked = CheckedDecoder(Says(gpt()), "cpu", lambda: None)
+    found = checked.full(torch.tensor([[1]]), torch.tensor([[True]]))[0, 0]
+    assert checked.not_finite == 3
+    assert found[[0, 1, 3, 5, 6, 7]].tolist() == [3.0, -97.0, -97.0, -96.0, -97.0, 0.0]
+    assert found[2].isnan()
+    assert found[4] == math.inf
