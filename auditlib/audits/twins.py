@@ -49,17 +49,17 @@ def twin_rows(subject: Subject, chosen: PrefixSet) -> tuple[Twins, ...]:
 def long_twins(subject: Subject) -> tuple[Twins, ...]:
     """A row of several pages of keys, half of it, and a twin of each; none where the context holds only short rows.
 
-    The twin of the whole differs in the first page, that of the half is longer and goes on otherwise.
+    The twin of the whole differs in the first page, that of the half is longer and parts from it two events before.
     """
     domain, length = subject.event_map.domain, min(_LONG, subject.decoder.context_length - _ROOM)
     if len(domain) < 2 or length <= _SHORTEST + 2:
         return ()
     row = (subject.event_map.start, *(domain[place * place % len(domain)] for place in range(length - 1)))
-    half = row[: length // 2]
+    half, begun = row[: length // 2], row[: length // 2 + 2]
     parted = tuple(_other(event, domain) for event in row[length // 2 :])
     first_changed = (row[0], _other(row[1], domain), *row[2:])
     return (
-        Twins(half, "", (("a longer row that began alike and parted", (*half, *parted)),)),
+        Twins(begun, "", (("a longer row that began alike and parted", (*half, *parted)),)),
         Twins(row, "", (("the first event changed", first_changed),)),
     )
 
