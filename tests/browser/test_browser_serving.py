@@ -57,7 +57,7 @@ def test_a_reviewer_rehearses_the_fallback_by_a_button(window, address):
     page.goto(f"{address}/serving")
     settled(page)
     page.get_by_role("button", name="Rehearse the fallback").click()
-    expect(page.get_by_text("rehearsal: passed")).to_be_visible(timeout=90_000)
+    expect(page.get_by_text("rehearsal: passed")).to_be_visible(timeout=240_000)
     expect(page.get_by_text("rehearsal of artifact first: finished")).to_be_visible()
 
 
