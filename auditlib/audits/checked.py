@@ -21,8 +21,8 @@ class CheckedDecoder:
     """The verbs of contract 1, refusing answers of a wrong shape with a DecoderError that names verb and shapes.
 
     `logits` counts every logit that was given, `not_finite` those that are NaN or infinite, also at padding: a NaN
-    there spreads as soon as somebody multiplies it by zero. Logits of events that never come are raised to a hundred
-    below the likeliest. `watch` is called before every call and may raise to stop.
+    there spreads as soon as somebody multiplies it by zero. Logits of events that never come are raised to a hundred,
+    or to the largest's own size, below the likeliest. `watch` is called before every call and may raise to stop.
     """
 
     def __init__(self, decoder: Decoder, device: str, watch: Callable[[], None]) -> None:
@@ -108,7 +108,9 @@ def _raised(logits: Tensor) -> Tensor:
     beside it no other gap would count as one, and none of its own digits decides anything.
     """
     least = torch.finfo(logits.dtype).min
-    floor = logits.nan_to_num(least, least, least).amax(-1, keepdim=True) - _NEVER
+    largest = logits.nan_to_num(least, least, least).amax(-1, keepdim=True)
+    # Where all logits are huge a hundred is none of their digits: only what is small beside them may be lost.
+    floor = largest - largest.abs().clamp(min=_NEVER)
     return torch.where(logits < floor, floor, logits)
 
 

@@ -191,6 +191,15 @@ def test_ids_that_are_forbidden_by_a_low_logit_hide_no_gap(off, wrong):
     assert bool(over) == bool(wrong)
 
 
+def test_huge_logits_are_told_apart_as_they_are():
+    class Says(Around):
+        def full(self, events, valid):
+            return torch.tensor([[[1e30, 9e29, 1e29, 3.0, 2e20, -1e9, -1e29, 0.0]]])
+
+    found = CheckedDecoder(Says(gpt()), "cpu", lambda: None).full(torch.tensor([[1]]), torch.tensor([[True]]))
+    assert torch.equal(found[0, 0], torch.tensor([1e30, 9e29, 1e29, 3.0, 2e20, 0.0, 0.0, 0.0]))
+
+
 def test_a_number_is_raised_and_what_is_none_is_counted_and_stays():
     class Says(Around):
         def full(self, events, valid):
