@@ -111,7 +111,9 @@ def _raised(logits: Tensor) -> Tensor:
     largest = logits.nan_to_num(least, least, least).amax(-1, keepdim=True)
     # Where all logits are huge a hundred is none of their digits: only what is small beside them may be lost.
     floor = largest - largest.abs().clamp(min=_NEVER)
-    return torch.where(logits < floor, floor, logits)
+    low = logits < floor
+    # A copy only where there must be one: answers that the decoder later overwrites are to be seen changing.
+    return torch.where(low, floor, logits) if bool(low.any()) else logits
 
 
 def _require_untouched(verb: str, now: tuple[Tensor, ...], given: tuple[Tensor, ...]) -> None:

@@ -221,6 +221,25 @@ def test_what_a_decoder_keeps_of_others_is_seen_in_the_company_that_shows_it(kin
     assert f"asked after: {after}" in wrong
 
 
+class Overwrites(Spoilt):
+    """Answers from one piece of memory, as a captured graph does: the next step of that shape writes over the last."""
+
+    def __init__(self, dtype=torch.float32):
+        super().__init__("", None, dtype)
+        self.answers = {}
+
+    def extend(self, events, valid, cache):
+        logits, after = super().extend(events, valid, cache)
+        return self.answers.setdefault(events.shape, torch.empty_like(logits)).copy_(logits), after
+
+
+def test_answers_that_the_next_step_writes_over_are_seen():
+    neighbours = Neighbours(subject_of(Overwrites), (), Watch(subject_of(Overwrites).progress))
+    dict(neighbours.pieces())["many sessions at once"]()
+    assert neighbours.found.answers == 24
+    assert neighbours.found.worst > 0.1
+
+
 def test_many_sessions_are_of_different_rows_and_leave_room_for_what_follows():
     for context, events in ((20, 5), (20, 2), (9, 1), (5, 3)):
         names = [f"e{number}" for number in range(events)]
