@@ -6,10 +6,14 @@ a move forgets of a ring shows once it has wrapped.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+
+import torch
 
 from auditlib.audits.growing import Bench, Growing, Layout, Side
 from auditlib.audits.held_out import Row
+from auditlib.errors import ContextExceededError
 
 _LONG, _STEPS = 40, 18
 """Events of a long prompt, and single events after it: together beyond pages and rings of 16, 32 and 64."""
@@ -107,6 +111,15 @@ def _filled(bench: Bench, purpose: str, count: int = 2) -> list[Row]:
 def _long(bench: Bench) -> int:
     """Events of a long prompt; in a short context half of it, so that rows grow and move until they are full."""
     return max(4, min(_LONG, bench.material.context // 2))
+
+
+def run(probe: Callable[[Bench], None], name: str, bench: Bench) -> None:
+    """Run one of the probes; a request within the context that is refused as beyond it is as wrong as can be."""
+    try:
+        probe(bench)
+    except ContextExceededError:
+        row = bench.material.boundary[0]
+        bench.gaps.add(name, row, len(row), torch.tensor([math.inf]))
 
 
 LONG_ROW_PROBES: tuple[tuple[str, Callable[[Bench], None]], ...] = (

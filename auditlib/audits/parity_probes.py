@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 
+from auditlib.audits import long_row_probes
 from auditlib.audits.block_end_probes import BLOCK_END_PROBES
 from auditlib.audits.growing import Bench, Growing, Layout, Side, feed
 from auditlib.audits.held_out import Row, ended_rows
-from auditlib.audits.long_row_probes import LONG_ROW_PROBES
 
 SINGLE, CHUNKS, LONG = "single events", "chunks of 2, 3 and 5", "long chunks"
 _MIXED = (3, 7, 1, 5)
@@ -46,8 +46,8 @@ def battery(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "reordered rows", lambda: _branching(bench)
     yield "dropped rows", lambda: _many_rows(bench, "dropped rows")
     yield "reordered rows", lambda: _many_rows(bench, "reordered rows")
-    for name, of_long_rows in LONG_ROW_PROBES:
-        yield name, partial(of_long_rows, bench)
+    for name, of_long_rows in long_row_probes.LONG_ROW_PROBES:
+        yield name, partial(long_row_probes.run, of_long_rows, name, bench)
     for end in bench.material.block_ends:
         for name, at_the_end in BLOCK_END_PROBES:
             yield name, partial(at_the_end, bench, end)

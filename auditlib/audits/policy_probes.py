@@ -158,6 +158,6 @@ def _as_defined(logits: Tensor, kept: Sequence[bool], setting: Setting) -> bool:
 
 def _whole(runs: Runs, rows: Sequence[Row]) -> Iterator[tuple[list[Row], Tensor]]:
     """Rows in batches with their logits [B, T, V] of the full path, unpadded, on the CPU."""
-    checked = CheckedDecoder(runs.subject.decoder, runs.subject.device, runs.watch.tick)
+    checked = CheckedDecoder(runs.subject.decoder, runs.subject.device, runs.watch.tick, as_given=True)
     for batch in batches(rows, runs.subject.decoder.vocabulary_size, runs.subject.most_rows):
         yield batch, checked.whole(batch).cpu()

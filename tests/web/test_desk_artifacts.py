@@ -16,6 +16,7 @@ from auditlib.web.settings import read_settings
 from auditlib.web.shelf import artifacts
 from auditlib.web.work import measure, package
 from tests.packed import judged_run
+from tests.release.cases import whole_checks
 from tests.small_gpt import write_small_revision
 
 PASSPHRASE = "correct horse"
@@ -46,11 +47,11 @@ def packaged(desk, made, name="one"):
 
 def evidence(desk, kind, status="passed", created="2026-12-01T00:00:00+00:00", name=None):
     artifact = artifacts(desk.settings.artifacts)[0]
-    value = 0 if status == "passed" else 1
-    check = {"audit": kind, "name": "x", "value": value, "limit": 0, "unit": "answers", "count": 9, "status": status}
+    checks = whole_checks(kind)
+    checks[0] |= {"value": 0 if status == "passed" else 1, "limit": 0, "status": status}
     document = {"format": 1, "kind": kind, "artifact": artifact.digest, "created": created, "status": status}
     path = desk.settings.artifacts / (name or f"one.{kind}.json")
-    path.write_text(json.dumps({**document, "checks": [check]}))
+    path.write_text(json.dumps({**document, "checks": checks}))
     return path
 
 
@@ -134,7 +135,7 @@ def test_what_failed_counts_however_many_older_files_and_folders_come_before_it_
     packaged(desk, made, "zz")
     evidence(desk, "replay", "failed", name="zz.replay.json")
     found = json.loads((desk.settings.artifacts / "zz.replay.json").read_text())
-    passed = {**found, "status": "passed", "checks": [{**found["checks"][0], "value": 0, "status": "passed"}]}
+    passed = {**found, "status": "passed", "checks": whole_checks("replay")}
     older = {**passed, "artifact": f"sha256:{'0' * 64}"}
     for number in range(210):
         (desk.settings.artifacts / f"old{number:03d}.replay.json").write_text(json.dumps(older))
