@@ -98,11 +98,14 @@ def beyond_cases(sought: Sought, rows: Material) -> Iterator[Case]:
 
 
 def _beside_short_rows(case: Callable[..., Case], full: Row, over: Row) -> Iterator[Case]:
-    """A row without room beside one that has some, and behind one: a bound may be looked at in one of them only."""
+    """A full row beside one that has room, or behind it, after a move or an idle call: there bounds are lost."""
     new = over[-1:]
     whole, short = (True,) * len(full), (True, *(False,) * (len(full) - 1))
     for valid in ((whole, short), (short, whole)):
         yield case(Step("prefill", (full, full), valid), Step("extend", (new, new), ((True,), (True,))))
+    prompt, last = Step("prefill", (full, full), (whole, short)), Step("extend", (new, new), ((True,), (True,)))
+    for between in (Step("reorder", parents=(1, 0)), Step("extend", (new, new), ((False,), (True,)))):
+        yield case(prompt, between, last)
     for verb in ("full", "prefill"):
         yield case(Step(verb, (over, over), ((*short, False), (*whole, True))))
 

@@ -1,8 +1,8 @@
 """Streamlit's files for the browser, answered from memory, and the first page's told of before the page asks.
 
 Streamlit serves each of the more than a hundred files of a first page through a worker thread, and lets the browser
-find out about a table's or a button's code once the first of them arrives: with a fresh browser, half of the wait for
-the first page was that. Their names hold a hash of their content, so a name's bytes never change.
+find out about a table's or a button's code once the first of them arrives. On a busy machine a first page waits for
+that most of all. The names of files hold a hash of their content, so a name's bytes never change.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import torch
 
 from auditlib.audits.beyond import accepted_beyond
 from auditlib.audits.checked import CheckedDecoder
+from auditlib.audits.counterexamples import counterexamples_for
 from auditlib.audits.growing import Bench
 from auditlib.audits.held_out import held_out, material
 from auditlib.audits.long_row_probes import LONG_ROW_PROBES
@@ -21,6 +22,7 @@ from tests.plain import Plain
 from tests.subjects import subject_of
 
 CONTEXT = 80
+BEYOND = "accepted beyond the context"
 
 
 @dataclass
@@ -165,6 +167,10 @@ def test_a_refusal_that_is_lost_with_the_rows_is_seen(situation, words):
     rows = material(subject, held_out(subject))
     accepted, _ = accepted_beyond(CheckedDecoder(decoder, "cpu", lambda: None), rows)
     assert [one for one in accepted if words in one] == accepted != []
+    checks = [{"name": BEYOND, "status": "failed", "limit": 0.0, "unit": "requests"}]
+    (case,) = counterexamples_for(subject, {"audits": {"cache parity": {"checks": checks}}}, seconds=60).values()
+    assert len(case.asked.steps) == 3
+    assert case.expect == "refused"
 
 
 class Asked:
